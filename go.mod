@@ -1,0 +1,3 @@
+module github.com/wakepoint/wakepoint
+
+go 1.26.0
