@@ -1,0 +1,106 @@
+package domain
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+)
+
+// Limits of identifiers, in bytes. Together with the fixed parts of a workflow
+// id they stay below the 255 of the engine's SQL stores.
+const (
+	MaxTenant = 32
+	MaxID     = 128
+)
+
+// The prefixes of the ids that Wakepoint makes. A caller's own id has neither.
+const (
+	PrefixGenerated = "task_"
+	PrefixKeyed     = "key_"
+)
+
+// CheckTenant checks a tenant: 1 to 32 of A-Z a-z 0-9 . _ -.
+func CheckTenant(tenant string) error { return checkID("tenant", tenant, MaxTenant) }
+
+// CheckID checks an id of a task or a run: 1 to 128 of A-Z a-z 0-9 . _ -.
+func CheckID(field, id string) error { return checkID(field, id, MaxID) }
+
+// CheckChosenID checks a task id that the caller has chosen.
+func CheckChosenID(id string) error {
+	if err := checkID("taskId", id, MaxID); err != nil {
+		return err
+	}
+	if strings.HasPrefix(id, PrefixGenerated) || strings.HasPrefix(id, PrefixKeyed) {
+		return Invalid("taskId", "must not begin with %s or %s, which Wakepoint gives itself", PrefixGenerated, PrefixKeyed)
+	}
+	return nil
+}
+
+func checkID(field, id string, limit int) error {
+	if blank(id) {
+		return Invalid(field, "must not be blank")
+	}
+	if len(id) > limit {
+		return Invalid(field, "must be at most %d characters, it has %d", limit, len(id))
+	}
+	for i := range len(id) {
+		if !idByte(id[i]) {
+			return Invalid(field, "must consist of letters, digits, dot, underscore and hyphen")
+		}
+	}
+	return nil
+}
+
+func idByte(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-'
+}
+
+// KeyedID is the task id of an idempotency key: a keyed hash, so that an id
+// gives the key away to nobody, and the same key is the same task on every
+// gateway that has the installation's secret.
+func KeyedID(secret []byte, tenant, key string) string {
+	mac := hmac.New(sha256.New, secret)
+	// The tenant cannot hold a zero byte, so the two parts cannot run together.
+	mac.Write([]byte(tenant))
+	mac.Write([]byte{0})
+	mac.Write([]byte(key))
+	return PrefixKeyed + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(mac.Sum(nil)))
+}
+
+// Fingerprint identifies what a submission asks for: the same id or key with
+// another fingerprint is a mistake of the caller. Spacing and the order of
+// members of the input don't count.
+func Fingerprint(tool string, input json.RawMessage, parts ...string) (string, error) {
+	canonical, err := canonicalJSON(input)
+	if err != nil {
+		return "", Invalid("input", "must be valid JSON")
+	}
+	h := sha256.New()
+	for _, p := range append([]string{tool, string(canonical)}, parts...) {
+		sum := sha256.Sum256([]byte(p))
+		h.Write(sum[:])
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16]), nil
+}
+
+// canonicalJSON sorts members and drops spacing; numbers stay as written.
+func canonicalJSON(raw json.RawMessage) ([]byte, error) {
+	if len(raw) == 0 {
+		return nil, nil
+	}
+	dec := json.NewDecoder(strings.NewReader(string(raw)))
+	dec.UseNumber()
+	var v any
+	if err := dec.Decode(&v); err != nil {
+		return nil, err
+	}
+	return json.Marshal(v)
+}
+
+func shortHash(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:4])
+}

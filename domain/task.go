@@ -1,0 +1,184 @@
+package domain
+
+import (
+	"encoding/json"
+	"math"
+)
+
+// HistoryLimit is how many of its newest events a task keeps.
+const HistoryLimit = 64
+
+// Entry is one recorded event and the version that it led to.
+type Entry struct {
+	Version int64 `json:"version"`
+	Event   Event `json:"event"`
+}
+
+// CancelRequest is somebody's wish that the work be given up.
+type CancelRequest struct {
+	AtMs   int64  `json:"atMs"`
+	Reason string `json:"reason,omitempty"`
+	By     string `json:"by,omitempty"`
+}
+
+// Question is what a task asks, and the one answer that it takes.
+type Question struct {
+	QuestionID   string          `json:"questionId"`
+	Prompt       string          `json:"prompt,omitempty"`
+	Schema       json.RawMessage `json:"schema,omitempty"`
+	AskedAtMs    int64           `json:"askedAtMs"`
+	Answer       json.RawMessage `json:"answer,omitempty"`
+	AnsweredBy   string          `json:"answeredBy,omitempty"`
+	AnsweredAtMs int64           `json:"answeredAtMs,omitempty"`
+}
+
+// LateResult is a result that came after the deadline and was kept.
+type LateResult struct {
+	ResultRef  string `json:"resultRef"`
+	ResultHash string `json:"resultHash"`
+	AtMs       int64  `json:"atMs"`
+}
+
+// Task is the whole record of a task. The first ten fields are the core; the
+// rest is what the product adds. A Task is a value: [Apply] returns a new one.
+type Task struct {
+	ID          string     `json:"id"`
+	State       State      `json:"state"`
+	ExpiresAtMs int64      `json:"expiresAtMs"`
+	Attempts    int        `json:"attempts"`
+	MaxAttempts int        `json:"maxAttempts"`
+	Progress    int        `json:"progress"`
+	Version     int64      `json:"version"`
+	ResultRef   string     `json:"resultRef,omitempty"`
+	ResultHash  string     `json:"resultHash,omitempty"`
+	Error       *TaskError `json:"error,omitempty"`
+	History     []Entry    `json:"history"`
+
+	Tenant         string            `json:"tenant,omitempty"`
+	RunID          string            `json:"runId,omitempty"`
+	ToolCallID     string            `json:"toolCallId,omitempty"`
+	Tool           string            `json:"tool,omitempty"`
+	Title          string            `json:"title,omitempty"`
+	IdempotencyKey string            `json:"idempotencyKey,omitempty"`
+	Priority       int               `json:"priority,omitempty"`
+	CreatedAtMs    int64             `json:"createdAtMs"`
+	Labels         map[string]string `json:"labels,omitempty"`
+	Policy         Policy            `json:"policy,omitzero"`
+
+	ContentType string `json:"contentType,omitempty"`
+	ResultBytes int64  `json:"resultBytes,omitempty"`
+	// ResultTTLMs is how long the result is kept after the end; 0 leaves it to
+	// the installation.
+	ResultTTLMs int64 `json:"resultTtlMs,omitempty"`
+	// Worker is who works on the current attempt.
+	Worker string `json:"worker,omitempty"`
+	Stage  string `json:"stage,omitempty"`
+	Cursor string `json:"cursor,omitempty"`
+	// StartedAtMs is when the current attempt began.
+	StartedAtMs int64 `json:"startedAtMs,omitempty"`
+	// LastHeardAtMs is when the outside was last heard of by an event.
+	LastHeardAtMs int64 `json:"lastHeardAtMs,omitempty"`
+	// LastProgressAtMs is when progress or stage last changed.
+	LastProgressAtMs int64 `json:"lastProgressAtMs,omitempty"`
+	// EndedAtMs is when the task became terminal: the deadline itself for an
+	// expired one.
+	EndedAtMs int64 `json:"endedAtMs,omitempty"`
+	// RetryAtMs is when the next attempt may begin, while one is waited for.
+	RetryAtMs int64 `json:"retryAtMs,omitempty"`
+	// Submission counts the definite ends of outside jobs. It is half of the
+	// submission key; after anything ambiguous it stays.
+	Submission int            `json:"submission,omitempty"`
+	Cancel     *CancelRequest `json:"cancelRequested,omitempty"`
+	// Confirmed is false on a cancelled task whose outside never answered.
+	Confirmed *bool      `json:"confirmed,omitempty"`
+	Questions []Question `json:"questions,omitempty"`
+	// SuspectedAtMs is when the lease ran out, while the outside is asked.
+	SuspectedAtMs int64 `json:"suspectedAtMs,omitempty"`
+	// Retries counts manual retries. From the first one on, callbacks must
+	// name their attempt (see the attempt fence in docs/concepts.md).
+	Retries int         `json:"retries,omitempty"`
+	Late    *LateResult `json:"lateResult,omitempty"`
+}
+
+// Create is what a new task is made of.
+type Create struct {
+	ID          string `json:"id"`
+	NowMs       int64  `json:"nowMs"`
+	TTLMs       int64  `json:"ttlMs"`
+	MaxAttempts int    `json:"maxAttempts"`
+
+	Tenant         string            `json:"tenant,omitempty"`
+	RunID          string            `json:"runId,omitempty"`
+	ToolCallID     string            `json:"toolCallId,omitempty"`
+	Tool           string            `json:"tool,omitempty"`
+	Title          string            `json:"title,omitempty"`
+	IdempotencyKey string            `json:"idempotencyKey,omitempty"`
+	Priority       int               `json:"priority,omitempty"`
+	Labels         map[string]string `json:"labels,omitempty"`
+	ResultTTLMs    int64             `json:"resultTtlMs,omitempty"`
+	Policy         Policy            `json:"policy,omitzero"`
+}
+
+// New makes a queued task at version 0. Any refusal is an [InvalidError].
+func New(c Create) (Task, error) {
+	switch {
+	case blank(c.ID):
+		return Task{}, Invalid("id", "must not be blank")
+	case c.NowMs < 0:
+		return Task{}, Invalid("nowMs", "must be >= 0, it is %d", c.NowMs)
+	case c.TTLMs <= 0:
+		return Task{}, Invalid("ttlMs", "must be > 0, it is %d", c.TTLMs)
+	case c.TTLMs > math.MaxInt64-c.NowMs:
+		return Task{}, Invalid("ttlMs", "must end within the range of times, it is %d", c.TTLMs)
+	case c.MaxAttempts < 1:
+		return Task{}, Invalid("maxAttempts", "must be >= 1, it is %d", c.MaxAttempts)
+	case c.Priority < 0 || c.Priority > 5:
+		return Task{}, Invalid("priority", "must be 1 (first) to 5 (last), or absent; it is %d", c.Priority)
+	}
+	if err := c.Policy.Validate(); err != nil {
+		return Task{}, err
+	}
+	return Task{
+		ID: c.ID, State: StateQueued, ExpiresAtMs: c.NowMs + c.TTLMs, MaxAttempts: c.MaxAttempts, History: []Entry{},
+		Tenant: c.Tenant, RunID: c.RunID, ToolCallID: c.ToolCallID, Tool: c.Tool, Title: c.Title,
+		IdempotencyKey: c.IdempotencyKey, Priority: c.Priority, CreatedAtMs: c.NowMs, Labels: c.Labels,
+		ResultTTLMs: c.ResultTTLMs, Policy: c.Policy,
+	}, nil
+}
+
+// OpenQuestion is the first question that waits for its answer, if any.
+func (t Task) OpenQuestion() (Question, bool) {
+	for _, q := range t.Questions {
+		if q.AnsweredAtMs == 0 {
+			return q, true
+		}
+	}
+	return Question{}, false
+}
+
+func (t Task) question(id string) int {
+	for i, q := range t.Questions {
+		if q.QuestionID == id {
+			return i
+		}
+	}
+	return -1
+}
+
+// record adds one version and one entry; it copies what it changes.
+func (t *Task) record(e Event) {
+	t.Version++
+	keep := t.History
+	if len(keep) >= HistoryLimit {
+		keep = keep[len(keep)-HistoryLimit+1:]
+	}
+	h := make([]Entry, 0, len(keep)+1)
+	h = append(h, keep...)
+	t.History = append(h, Entry{Version: t.Version, Event: e})
+}
+
+// WithoutHistory is the record as a run gets it.
+func (t Task) WithoutHistory() Task {
+	t.History = []Entry{}
+	return t
+}

@@ -1,0 +1,140 @@
+package domain
+
+import "fmt"
+
+// Phase is what a task is doing, for people. It is derived, never stored.
+type Phase string
+
+// The phases.
+const (
+	PhaseSubmitted       Phase = "SUBMITTED"
+	PhaseRunning         Phase = "RUNNING"
+	PhaseWaitingExternal Phase = "WAITING_EXTERNAL"
+	PhaseWaitingInput    Phase = "WAITING_INPUT"
+	PhaseRetryWait       Phase = "RETRY_WAIT"
+	PhaseSuspectedLost   Phase = "SUSPECTED_LOST"
+	PhaseSucceeded       Phase = "SUCCEEDED"
+	PhaseFailed          Phase = "FAILED"
+	PhaseExpired         Phase = "EXPIRED"
+	PhaseCancelled       Phase = "CANCELLED"
+)
+
+// PhaseOf derives the phase.
+func PhaseOf(t Task) Phase {
+	switch t.State {
+	case StateSucceeded:
+		return PhaseSucceeded
+	case StateFailed:
+		return PhaseFailed
+	case StateExpired:
+		return PhaseExpired
+	case StateCancelled:
+		return PhaseCancelled
+	case StateQueued:
+		if t.RetryAtMs > 0 {
+			return PhaseRetryWait
+		}
+		return PhaseSubmitted
+	case StateRunning:
+	}
+	_, asks := t.OpenQuestion()
+	switch {
+	case t.SuspectedAtMs != 0:
+		return PhaseSuspectedLost
+	case asks:
+		return PhaseWaitingInput
+	case t.Policy.External:
+		return PhaseWaitingExternal
+	}
+	return PhaseRunning
+}
+
+// View is a task as people and clients see it at one moment.
+type View struct {
+	Task  Task  `json:"task"`
+	Phase Phase `json:"phase"`
+	// Stalled means that progress has stood still for the tool's stall time.
+	Stalled bool `json:"stalled,omitempty"`
+	// Remaining is how long the work will probably still take.
+	Remaining *Window `json:"remaining,omitempty"`
+	// LastHeartbeatAtMs is when the outside was last heard of.
+	LastHeartbeatAtMs int64 `json:"lastHeartbeatAtMs,omitempty"`
+	// WaitsFor says whose move is next.
+	WaitsFor string `json:"waitsFor,omitempty"`
+	// NextStep says what a person can do now, after a failure.
+	NextStep string `json:"nextStep,omitempty"`
+	// Repeats and Conflicts count the callbacks that came again, with the same
+	// body and with another one.
+	Repeats   int64 `json:"repeats,omitempty"`
+	Conflicts int64 `json:"conflicts,omitempty"`
+}
+
+// Describe derives the view of a task at nowMs.
+func Describe(t Task, nowMs int64) View {
+	v := View{Task: t, Phase: PhaseOf(t), LastHeartbeatAtMs: t.LastHeardAtMs, WaitsFor: waitsFor(t), NextStep: nextStep(t)}
+	if t.State == StateRunning {
+		v.Stalled = t.Policy.StallMs > 0 && nowMs-t.LastProgressAtMs >= t.Policy.StallMs
+		v.Remaining = remaining(t, nowMs)
+	}
+	return v
+}
+
+// remaining takes the usual window of the whole work, less what has passed; a
+// task that reports progress is also measured by its own pace.
+func remaining(t Task, nowMs int64) *Window {
+	passed := nowMs - t.StartedAtMs
+	var w *Window
+	if x := t.Policy.Expected; x != nil {
+		w = &Window{LowMs: max(x.LowMs-passed, 0), HighMs: max(x.HighMs-passed, 0)}
+	}
+	if t.Progress > 0 && t.LastProgressAtMs > t.StartedAtMs {
+		atPace := (t.LastProgressAtMs - t.StartedAtMs) * int64(100-t.Progress) / int64(t.Progress)
+		atPace = max(atPace-(nowMs-t.LastProgressAtMs), 0)
+		if w == nil {
+			w = &Window{LowMs: atPace, HighMs: atPace}
+		}
+		w.LowMs, w.HighMs = min(w.LowMs, atPace), max(w.HighMs, atPace)
+	}
+	return w
+}
+
+func waitsFor(t Task) string {
+	switch PhaseOf(t) {
+	case PhaseSubmitted:
+		if t.Policy.External {
+			return "somebody outside to start it"
+		}
+		return "a worker that runs the tool"
+	case PhaseRetryWait:
+		return "the end of the retry wait"
+	case PhaseWaitingExternal:
+		return "a callback from outside"
+	case PhaseWaitingInput:
+		q, _ := t.OpenQuestion()
+		return fmt.Sprintf("an answer to question %s", q.QuestionID)
+	case PhaseSuspectedLost:
+		return "the outside to say whether the work goes on"
+	case PhaseRunning:
+		return "the tool to end"
+	case PhaseSucceeded, PhaseFailed, PhaseExpired, PhaseCancelled:
+	}
+	return ""
+}
+
+func nextStep(t Task) string {
+	switch {
+	case t.State == StateFailed && t.Error != nil && t.Error.Code == CodeOutcomeUnknown:
+		return "find out whether the work was done: if so take its result, if not retry the task; doing it twice may do harm"
+	case t.State == StateFailed && t.Error != nil && t.Error.Class == ClassUser:
+		return "mend the input and submit a new task, or retry this one"
+	case t.State == StateFailed:
+		return "read the error and the logs, then retry the task"
+	case t.State == StateExpired && t.Late != nil:
+		return "a result came after the deadline and was kept as lateResult; use it, or retry the task"
+	case t.State == StateExpired:
+		return "retry the task with more time"
+	case t.State == StateCancelled && t.Confirmed != nil && !*t.Confirmed:
+		return "check outside whether the work has stopped, nobody confirmed it"
+	}
+	return ""
+}
