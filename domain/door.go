@@ -107,7 +107,7 @@ func Judge(t Task, l *Ledger, c Callback, digest string, nowMs int64) (Transitio
 		return tr, out, nil
 	}
 	e := c.Event
-	if e.AtMs == 0 || e.AtMs > nowMs {
+	if !t.Policy.TrustTimes && (e.AtMs == 0 || e.AtMs > nowMs) {
 		e.AtMs = nowMs
 	}
 	if e.Source == "" {

@@ -86,6 +86,10 @@ type Policy struct {
 	// a task that was never started is `not-running`, and refusals are
 	// remembered. Default: false.
 	Strict bool `json:"strict,omitempty"`
+	// TrustTimes takes the time of an event as sent, also when it lies in the
+	// future or is 0, so that recorded conversations can be played against a
+	// clock that stands still. Default: false.
+	TrustTimes bool `json:"trustTimes,omitempty"`
 	// Backoff is the wait between attempts.
 	Backoff Backoff `json:"backoff,omitzero"`
 	// LeaseMs is how long a worker may be silent. Default: 0, no lease.

@@ -1,0 +1,113 @@
+package protocol
+
+import "go.temporal.io/sdk/temporal"
+
+// The types of workflows.
+const (
+	// WorkflowAsyncTask is one durable task: [TaskInput] in, [TaskRecord] out.
+	WorkflowAsyncTask = "AsyncTask"
+	// WorkflowDelivery is one delivery: [DeliveryInput] in, [DeliveryRecord] out.
+	WorkflowDelivery = "Delivery"
+)
+
+// Signals.
+const (
+	// SignalCallback tells a task what happened: a [Callback], answered by
+	// nobody. It is durable without a worker.
+	SignalCallback = "callback"
+	// SignalTaskFinished tells a run that a task has ended: a [TaskFinished].
+	SignalTaskFinished = "task-finished"
+)
+
+// Updates of a task, each answered with an [Outcome].
+const (
+	// UpdateCallback carries the same message as the signal.
+	UpdateCallback = "callback"
+	// UpdateCancel asks for the work to be given up: a [Cancel].
+	UpdateCancel = "cancel"
+	// UpdateAnswer answers a question of the task: an [Answer].
+	UpdateAnswer = "answer"
+	// UpdateAttach adds a target for the end of the task: an [Attach].
+	UpdateAttach = "attach"
+	// UpdateRetry retries a task that has ended and is still open: a [Retry].
+	UpdateRetry = "retry"
+)
+
+// UpdateRedeliver makes an open delivery try again now: a [Redeliver].
+const UpdateRedeliver = "redeliver"
+
+// Queries of a task and of a delivery.
+const (
+	// QueryResume takes a [ResumeRequest] and gives a [Page].
+	QueryResume = "resume"
+	// QueryDescribe takes nothing and gives a [Description], or of a delivery
+	// a [DeliveryRecord].
+	QueryDescribe = "describe"
+)
+
+// Activities.
+const (
+	ActivitySubmit      = "SubmitTool"
+	ActivityProbe       = "ProbeTool"
+	ActivityAsk         = "AskTool"
+	ActivityCancel      = "CancelTool"
+	ActivityLease       = "HoldLease"
+	ActivityStore       = "StoreInline"
+	ActivityNotifyRun   = "NotifyRun"
+	ActivitySend        = "SendDelivery"
+	ActivityLogs        = "ReadLogs"
+	ActivityRemoveFiles = "RemoveFiles"
+)
+
+// DefaultTaskQueue is where workflows and most activities run.
+const DefaultTaskQueue = "wakepoint"
+
+// HostTaskQueue is where the activities run that must be on one host.
+func HostTaskQueue(base, host string) string { return base + "-host-" + host }
+
+// The type strings of errors that cross the server. They are stable codes.
+const (
+	// ErrTypeInvalid is bad input; the details are a [Problem].
+	ErrTypeInvalid = "invalid-request"
+	// ErrTypeRefused is an update that would change nothing; the details are
+	// the [Outcome] that says why.
+	ErrTypeRefused = "refused"
+	// ErrTypeTaskFailed closes a failed task; the details are its [TaskRecord].
+	ErrTypeTaskFailed = "TaskFailed"
+	// ErrTypeTaskExpired closes an expired task; the details are its [TaskRecord].
+	ErrTypeTaskExpired = "TaskExpired"
+	// ErrTypeDeadLetter closes a delivery that was given up; the details are
+	// its [DeliveryRecord].
+	ErrTypeDeadLetter = "DeadLetter"
+	// ErrTypeNotStarted is a submission of which it is sure that nothing was
+	// started; the details are a domain.TaskError.
+	ErrTypeNotStarted = "NotStarted"
+	// ErrTypeStillRunning is a probe's word that it will look again.
+	ErrTypeStillRunning = "StillRunning"
+	// ErrTypeUnknownTool is a tool that the worker does not know.
+	ErrTypeUnknownTool = "unknown-tool"
+	// ErrTypeNotDelivered is one failed attempt of a delivery.
+	ErrTypeNotDelivered = "NotDelivered"
+)
+
+// The search attributes, all of type Keyword. They are not encrypted.
+var (
+	AttrTenant   = temporal.NewSearchAttributeKeyKeyword("WakepointTenant")
+	AttrRun      = temporal.NewSearchAttributeKeyKeyword("WakepointRun")
+	AttrTool     = temporal.NewSearchAttributeKeyKeyword("WakepointTool")
+	AttrToolCall = temporal.NewSearchAttributeKeyKeyword("WakepointToolCall")
+	AttrState    = temporal.NewSearchAttributeKeyKeyword("WakepointState")
+)
+
+// SearchAttributes lists the names of all of them.
+func SearchAttributes() []string {
+	return []string{AttrTenant.GetName(), AttrRun.GetName(), AttrTool.GetName(), AttrToolCall.GetName(), AttrState.GetName()}
+}
+
+// The keys of memos.
+const (
+	// MemoFingerprint identifies what a submission asked for.
+	MemoFingerprint = "wakepointFingerprint"
+	// MemoTaskID is the task of a delivery.
+	MemoTaskID = "wakepointTask"
+)
