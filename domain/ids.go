@@ -104,3 +104,10 @@ func shortHash(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:4])
 }
+
+// BlobRef names the place of a result in the blob store. It follows from the
+// content's sha-256 (64 hexadecimal digits), so that it is known before the
+// bytes are there; it belongs to one task, so that it can go when the task goes.
+func BlobRef(tenant, taskID, hash string) string {
+	return "blob:" + tenant + "/task/" + taskID + "/" + hash
+}
