@@ -155,9 +155,6 @@ func (t *Task) lost(e *Event, code string) {
 		t.Error = &TaskError{Message: "the worker fell silent and the work could not be found"}
 	}
 	t.Error.Code, t.Error.Retryable = code, code == CodeWorkerLost
-	if e.Definite {
-		t.Submission++
-	}
 }
 
 func (t *Task) requeue(e *Event) {

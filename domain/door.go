@@ -78,6 +78,17 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("%s: the task is %s at version %d", e.Outcome.Reason, e.Outcome.State, e.Outcome.Version)
 }
 
+// Unpack validates a callback, takes its digest and turns an inline result into
+// a reference. It gives the content that has to be stored, or nil.
+func Unpack(t Task, c Callback) (clean Callback, digest string, content []byte, err error) {
+	if err := c.Validate(); err != nil {
+		return c, "", nil, err
+	}
+	digest = c.Event.Digest()
+	c.Event, content, err = Inline(c.Event, func(hash string) string { return BlobRef(t.Tenant, t.ID, hash) })
+	return c, digest, content, err
+}
+
 // Receive answers a callback and remembers the answer in the ledger. The
 // event's time is clamped to nowMs; 0 stands for now. For a repeat the task
 // stays as it is. The event must have no inline result any more, see [Inline].

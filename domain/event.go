@@ -55,9 +55,9 @@ type Event struct {
 	Error  *TaskError      `json:"error,omitempty"`
 	// Retryable overrules the error's own word.
 	Retryable *bool `json:"retryable,omitempty"`
-	// Definite marks a lost worker whose work is known to have stopped, so
-	// that another submission cannot run beside it.
-	Definite   bool            `json:"definite,omitempty"`
+	// Stopped marks a lost worker whose work surely runs no more. What it has
+	// done before is as unknown as ever.
+	Stopped    bool            `json:"stopped,omitempty"`
 	QuestionID string          `json:"questionId,omitempty"`
 	Prompt     string          `json:"prompt,omitempty"`
 	Schema     json.RawMessage `json:"schema,omitempty"`

@@ -119,7 +119,7 @@ func Asked(t Task, known, lost bool, nowMs int64) (Event, bool) {
 	case t.State != StateRunning:
 		return Event{}, false
 	case lost:
-		return Event{Type: EventRequeue, AtMs: nowMs, Attempt: t.Attempts, Definite: true, Source: "probe", Jitter: LotFor(t.ID, t.Attempts)}, true
+		return Event{Type: EventRequeue, AtMs: nowMs, Attempt: t.Attempts, Stopped: true, Source: "probe", Jitter: LotFor(t.ID, t.Attempts)}, true
 	case graceOver:
 		return Event{Type: EventCancelTimeout, AtMs: nowMs, Source: "timer"}, true
 	case t.SuspectedAtMs != 0 && known:

@@ -357,14 +357,14 @@ var leaseRules = []Rule{
 		On: on(EventRequeue), From: from(StateRunning), When: "a cancel was asked for", To: StateCancelled, Kind: Changes, Reason: ReasonCancelled, Notify: true,
 		guard: func(t Task, _ Event) bool { return t.Cancel != nil },
 		do: func(t *Task, e *Event) {
-			t.confirm(e.Definite)
+			t.confirm(e.Stopped)
 			t.lost(e, CodeWorkerLost)
 			t.end(e.AtMs)
 		},
 	},
 	{
-		On: on(EventRequeue), From: from(StateRunning), When: "the work may go on unseen and doing it twice does harm", To: StateFailed, Kind: Changes, Reason: ReasonWorkerLost, Notify: true,
-		guard: func(t Task, e Event) bool { return t.Policy.Effects == EffectsUnsafe && !e.Definite },
+		On: on(EventRequeue), From: from(StateRunning), When: "doing the work twice does harm", To: StateFailed, Kind: Changes, Reason: ReasonWorkerLost, Notify: true,
+		guard: func(t Task, _ Event) bool { return t.Policy.Effects == EffectsUnsafe },
 		do: func(t *Task, e *Event) {
 			t.lost(e, CodeOutcomeUnknown)
 			t.end(e.AtMs)

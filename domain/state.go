@@ -150,6 +150,12 @@ const (
 	ReasonLateResult        Reason = "late-result"
 )
 
+// The reasons of attaching a target.
+const (
+	ReasonAttached        Reason = "attached"
+	ReasonDuplicateTarget Reason = "duplicate-target"
+)
+
 // The reasons of a delivery.
 const (
 	ReasonDelivered         Reason = "delivered"

@@ -140,8 +140,17 @@ type Description struct {
 	// WakeAtMs and WakeFor are the task's next timer.
 	WakeAtMs int64       `json:"wakeAtMs,omitempty"`
 	WakeFor  domain.Wake `json:"wakeFor,omitempty"`
+	// LastRejected is the last signal that was invalid; nobody could be told.
+	LastRejected *Rejected `json:"lastRejected,omitempty"`
 	// ServerTimeMs is the time at which the phase was derived.
 	ServerTimeMs int64 `json:"serverTimeMs"`
+}
+
+// Rejected is a signal that was invalid and changed nothing.
+type Rejected struct {
+	CallbackID string `json:"callbackId,omitempty"`
+	AtMs       int64  `json:"atMs"`
+	Error      string `json:"error"`
 }
 
 // TaskFinished is the message of the signal `task-finished`.

@@ -1,0 +1,169 @@
+package workflows
+
+import (
+	"errors"
+	"strconv"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/wakepoint/wakepoint/domain"
+	"github.com/wakepoint/wakepoint/workflows/protocol"
+)
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// settle carries out what has to be done before anybody may rely on the state:
+// results are stored, then the run and the targets are told.
+func (r *task) settle() {
+	for len(r.unstored) > 0 {
+		b := r.unstored[0]
+		if err := r.store(b); err != nil {
+			// Only a server that gives up its own activity leads here. The
+			// content stays with the task and is stored at the next look.
+			r.log.Error("a result could not be stored", "ref", b.Ref, "error", err)
+			return
+		}
+		r.unstored = r.unstored[1:]
+	}
+	for _, n := range r.outbox.Drain() {
+		kind := ""
+		if n.Reason == domain.ReasonLateResult {
+			kind = protocol.KindLateResult
+		}
+		r.tellRun(kind)
+		r.tellTargets(n, kind)
+	}
+	// Only ends are written, and a retry's way back: each write costs an event
+	// and a visibility record.
+	if r.stateShown != r.t.State && (r.t.State.Terminal() || r.stateShown.Terminal()) {
+		r.stateShown = r.t.State
+		if err := workflow.UpsertTypedSearchAttributes(r.ctx, protocol.AttrState.ValueSet(string(r.t.State))); err != nil {
+			r.log.Error("search attribute", "error", err)
+		}
+	}
+}
+
+// briefly runs an activity as a local one, which costs one event and no
+// workflow task, and as a regular one if that does not work at once.
+func (r *task) briefly(name string, arg, result any, fallback workflow.ActivityOptions) error {
+	local := workflow.WithLocalActivityOptions(r.ctx, localOptions())
+	if err := workflow.ExecuteLocalActivity(local, name, arg).Get(r.ctx, result); err == nil {
+		return nil
+	}
+	return workflow.ExecuteActivity(workflow.WithActivityOptions(r.ctx, fallback), name, arg).Get(r.ctx, result)
+}
+
+func (r *task) store(b protocol.Blob) error {
+	return r.briefly(protocol.ActivityStore, protocol.StoreRequest{Tenant: r.t.Tenant, TaskID: r.t.ID, Blob: b}, nil, storeOptions())
+}
+
+// tellRun signals the run that waits for the task. A run that is gone is no
+// error: nobody is left to be told.
+func (r *task) tellRun(kind string) {
+	if r.t.RunID == "" {
+		return
+	}
+	req := protocol.NotifyRequest{
+		Tenant: r.t.Tenant, RunID: r.t.RunID,
+		Finished: protocol.TaskFinished{Task: r.t.WithoutHistory(), Kind: kind},
+	}
+	opts := storeOptions()
+	opts.Summary = "tell the run"
+	var res protocol.NotifyResult
+	if err := r.briefly(protocol.ActivityNotifyRun, req, &res, opts); err != nil {
+		r.log.Error("the run could not be told", "run", r.t.RunID, "error", err)
+		return
+	}
+	if res.Receipt == protocol.ReceiptRunClosed {
+		r.log.Info("the run has closed", "run", r.t.RunID)
+	}
+}
+
+// tellTargets starts a delivery for each target, abandoned: a slow receiver
+// keeps no task open. The id of a delivery is its key, so that telling twice
+// starts one.
+func (r *task) tellTargets(n domain.Notification, kind string) {
+	if kind == "" {
+		kind = "task." + string(n.State)
+	}
+	var started []workflow.ChildWorkflowFuture
+	for _, target := range r.targets {
+		key := r.t.ID + "/" + string(n.State) + "/" + strconv.FormatInt(n.Version, 10) + "/" + target
+		ctx := workflow.WithChildOptions(r.ctx, workflow.ChildWorkflowOptions{
+			WorkflowID:            protocol.DeliveryWorkflowID(r.t.Tenant, key),
+			ParentClosePolicy:     enumspb.PARENT_CLOSE_POLICY_ABANDON,
+			WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
+			Memo:                  map[string]any{protocol.MemoTaskID: r.t.ID},
+			StaticSummary:         kind + " to " + target,
+			TypedSearchAttributes: temporal.NewSearchAttributes(protocol.AttrTenant.ValueSet(r.t.Tenant), protocol.AttrTool.ValueSet(r.t.Tool)),
+		})
+		started = append(started, workflow.ExecuteChildWorkflow(ctx, protocol.WorkflowDelivery, protocol.DeliveryInput{
+			Tenant: r.t.Tenant, Key: key, Kind: protocol.DeliveryWebhook, Target: target, Task: r.t.WithoutHistory(), Type: kind,
+		}))
+	}
+	for _, f := range started {
+		var already *temporal.ChildWorkflowExecutionAlreadyStartedError
+		if err := f.GetChildWorkflowExecution().Get(r.ctx, nil); err != nil && !errors.As(err, &already) {
+			r.log.Error("a delivery could not be started", "error", err)
+		}
+	}
+}
+
+// ended says that nothing is left to do for a task that is over.
+func (r *task) ended() bool {
+	return len(r.unstored) == 0 && len(r.outbox.Entries) == 0 && !r.stop.open && r.signals.Len() == 0 && !r.woken
+}
+
+func (r *task) record() *protocol.TaskRecord {
+	return &protocol.TaskRecord{Task: r.t, Ledger: r.ledger, Handle: r.handle, Targets: r.targets}
+}
+
+// close ends the workflow so that the Temporal UI shows what happened to the
+// task, with its record where a client finds it without any worker.
+func (r *task) close() (*protocol.TaskRecord, error) {
+	if err := workflow.Await(r.ctx, func() bool { return workflow.AllHandlersFinished(r.ctx) }); err != nil {
+		return nil, err
+	}
+	switch r.t.State {
+	case domain.StateFailed:
+		return nil, temporal.NewNonRetryableApplicationError(r.t.Tool+" failed: "+r.t.Error.Error(), protocol.ErrTypeTaskFailed, nil, r.record())
+	case domain.StateExpired:
+		when := time.UnixMilli(r.t.ExpiresAtMs).UTC().Format(time.RFC3339)
+		return nil, temporal.NewNonRetryableApplicationError(r.t.Tool+" expired at its deadline, "+when, protocol.ErrTypeTaskExpired, nil, r.record())
+	case domain.StateCancelled:
+		return nil, temporal.NewCanceledError(r.record())
+	default:
+		return r.record(), nil
+	}
+}
+
+// shouldContinue says that the history has grown long enough.
+func (r *task) shouldContinue() bool {
+	if r.t.State.Terminal() {
+		return false
+	}
+	info := workflow.GetInfo(r.ctx)
+	if r.in.ContinueAfterEvents > 0 && info.GetCurrentHistoryLength() >= r.in.ContinueAfterEvents {
+		return true
+	}
+	return info.GetContinueAsNewSuggested()
+}
+
+// continueAsNew carries everything over to a new run of the same task: first
+// no signal is left, then no handler, then the state is taken. Timers, leases
+// and probes are opened again on the other side, because the plan says so.
+func (r *task) continueAsNew() error {
+	if err := workflow.Await(r.ctx, func() bool { return workflow.AllHandlersFinished(r.ctx) }); err != nil {
+		return err
+	}
+	r.drain()
+	in := r.in
+	in.Carry = &protocol.Carry{
+		Task: r.t, Ledger: r.ledger, Outbox: r.outbox, Handle: r.handle,
+		CancelSent: r.cancelSent, Unstored: r.unstored, Targets: r.targets,
+	}
+	return workflow.NewContinueAsNewError(r.root, protocol.WorkflowAsyncTask, in)
+}

@@ -1,0 +1,221 @@
+package workflows
+
+import (
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/wakepoint/wakepoint/domain"
+	"github.com/wakepoint/wakepoint/workflows/protocol"
+)
+
+// openDoors registers every update and query. It comes after the state is
+// whole and before the first wait: an update that waits runs the moment its
+// handler is set, and one without a handler by then is refused for good.
+func (r *task) openDoors() error {
+	if err := workflow.SetQueryHandlerWithOptions(r.ctx, protocol.QueryResume, r.onResume, workflow.QueryHandlerOptions{
+		Description: "what happened after the cursor",
+	}); err != nil {
+		return err
+	}
+	if err := workflow.SetQueryHandlerWithOptions(r.ctx, protocol.QueryDescribe, r.onDescribe, workflow.QueryHandlerOptions{
+		Description: "the task, its phase and what it waits for",
+	}); err != nil {
+		return err
+	}
+	for _, u := range []struct {
+		name, about        string
+		handler, validator any
+	}{
+		{protocol.UpdateCallback, "tells what happened outside", r.onCallback, r.admitCallback},
+		{protocol.UpdateCancel, "asks for the work to be given up", r.onCancel, r.admitCancel},
+		{protocol.UpdateAnswer, "answers a question of the task", r.onAnswer, r.admitAnswer},
+		{protocol.UpdateAttach, "adds a target for the end of the task", r.onAttach, r.admitAttach},
+		{protocol.UpdateRetry, "retries a task that has ended", r.onRetry, r.admitRetry},
+	} {
+		if err := workflow.SetUpdateHandlerWithOptions(r.ctx, u.name, u.handler, workflow.UpdateHandlerOptions{
+			Validator: u.validator, Description: u.about,
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// receive is the room behind both doors.
+func (r *task) receive(c domain.Callback) (domain.Outcome, error) {
+	c, digest, content, err := domain.Unpack(r.t, c)
+	if err != nil {
+		return domain.Outcome{}, err
+	}
+	tr, out, err := domain.Receive(r.t, r.ledger, c, digest, r.nowMs())
+	if err != nil {
+		return domain.Outcome{}, err
+	}
+	if out.Conflict {
+		r.log.Warn("callback id repeated with another body", "callbackId", c.CallbackID)
+	}
+	if content != nil && keeps(tr, c.Event.ResultHash) {
+		r.unstored = append(r.unstored, protocol.Blob{Ref: c.Event.ResultRef, Hash: c.Event.ResultHash, ContentType: c.Event.ContentType, Content: content})
+	}
+	r.take(tr)
+	return out, nil
+}
+
+// keeps tells whether the task refers to a result after a transition.
+func keeps(tr domain.Transition, hash string) bool {
+	return tr.Changed && (tr.Task.ResultHash == hash || (tr.Task.Late != nil && tr.Task.Late.ResultHash == hash))
+}
+
+func (r *task) onCallback(_ workflow.Context, c domain.Callback) (domain.Outcome, error) {
+	r.drain()
+	out, err := r.receive(c)
+	return out, asApplicationError(err)
+}
+
+// admitCallback refuses what is invalid and what would change nothing, at no
+// cost in history. With signals still undrained it cannot know, and lets in.
+func (r *task) admitCallback(_ workflow.Context, c domain.Callback) error {
+	clean, digest, _, err := domain.Unpack(r.t, c)
+	if err != nil {
+		return asApplicationError(err)
+	}
+	if r.signals.Len() > 0 {
+		return nil
+	}
+	return asApplicationError(domain.Admit(r.t, r.ledger, clean, digest, r.nowMs()))
+}
+
+// change applies an event of a person and answers like a callback.
+func (r *task) change(e domain.Event) (domain.Outcome, error) {
+	r.drain()
+	tr, err := domain.Apply(r.t, r.stamped(e))
+	if err != nil {
+		return domain.Outcome{}, asApplicationError(err)
+	}
+	r.take(tr)
+	return outcomeOf(tr), nil
+}
+
+// admit refuses an event of a person that would change nothing.
+func (r *task) admit(e domain.Event) error {
+	if err := e.Validate(); err != nil {
+		return asApplicationError(err)
+	}
+	if r.signals.Len() > 0 {
+		return nil
+	}
+	tr, err := domain.Apply(r.t, r.stamped(e))
+	if err != nil {
+		return asApplicationError(err)
+	}
+	if !tr.Changed {
+		return refusedError(&domain.RefusedError{Outcome: outcomeOf(tr)})
+	}
+	return nil
+}
+
+func (r *task) stamped(e domain.Event) domain.Event {
+	if now := r.nowMs(); e.AtMs == 0 || e.AtMs > now {
+		e.AtMs = now
+	}
+	return e
+}
+
+func outcomeOf(tr domain.Transition) domain.Outcome {
+	return domain.Outcome{
+		Reason: tr.Reason, Changed: tr.Changed, Duplicate: tr.Duplicate, Late: tr.Late,
+		State: tr.Task.State, Version: tr.Task.Version,
+	}
+}
+
+func cancelEvent(c protocol.Cancel) domain.Event {
+	return domain.Event{Type: domain.EventCancelRequested, AtMs: c.AtMs, Reason: c.Reason, By: c.By}
+}
+
+func (r *task) onCancel(_ workflow.Context, c protocol.Cancel) (domain.Outcome, error) {
+	return r.change(cancelEvent(c))
+}
+
+func (r *task) admitCancel(_ workflow.Context, c protocol.Cancel) error {
+	return r.admit(cancelEvent(c))
+}
+
+func answerEvent(a protocol.Answer) domain.Event {
+	return domain.Event{Type: domain.EventAnswer, AtMs: a.AtMs, QuestionID: a.QuestionID, Answer: a.Answer, By: a.By}
+}
+
+func (r *task) onAnswer(_ workflow.Context, a protocol.Answer) (domain.Outcome, error) {
+	return r.change(answerEvent(a))
+}
+
+func (r *task) admitAnswer(_ workflow.Context, a protocol.Answer) error {
+	return r.admit(answerEvent(a))
+}
+
+func retryEvent(a protocol.Retry, nowMs int64) domain.Event {
+	e := domain.Event{Type: domain.EventRetry, AtMs: a.AtMs, TTLMs: a.TTLMs, By: a.By, Reason: a.Reason}
+	if e.AtMs == 0 || e.AtMs > nowMs {
+		e.AtMs = nowMs
+	}
+	return e
+}
+
+func (r *task) onRetry(_ workflow.Context, a protocol.Retry) (domain.Outcome, error) {
+	out, err := r.change(retryEvent(a, r.nowMs()))
+	if err == nil && out.Changed {
+		r.askedAtDeadline, r.cancelSent = false, 0
+	}
+	return out, err
+}
+
+func (r *task) admitRetry(_ workflow.Context, a protocol.Retry) error {
+	return r.admit(retryEvent(a, r.nowMs()))
+}
+
+func (r *task) onAttach(_ workflow.Context, a protocol.Attach) (domain.Outcome, error) {
+	r.drain()
+	out := domain.Outcome{Reason: domain.ReasonAttached, Changed: true, State: r.t.State, Version: r.t.Version}
+	for _, t := range r.targets {
+		if t == a.Target {
+			out.Changed, out.Duplicate, out.Reason = false, true, domain.ReasonDuplicateTarget
+			return out, nil
+		}
+	}
+	r.targets = append(append([]string(nil), r.targets...), a.Target)
+	return out, nil
+}
+
+func (r *task) admitAttach(_ workflow.Context, a protocol.Attach) error {
+	if err := domain.CheckID("target", a.Target); err != nil {
+		return asApplicationError(err)
+	}
+	if r.t.State.Terminal() {
+		return refusedError(&domain.RefusedError{Outcome: domain.Outcome{Reason: domain.ReasonTerminalConflict, State: r.t.State, Version: r.t.Version}})
+	}
+	return nil
+}
+
+func (r *task) onResume(q protocol.ResumeRequest) (protocol.Page, error) {
+	p, err := domain.Resume(r.t, q.Cursor, q.Retention)
+	return p, asApplicationError(err)
+}
+
+func (r *task) onDescribe() (protocol.Description, error) {
+	now := r.nowMs()
+	v := domain.Describe(r.t, now)
+	v.Repeats, v.Conflicts = r.ledger.Repeats, r.ledger.Conflicts
+	p := domain.Next(r.t, now)
+	return protocol.Description{
+		View: v, Handle: r.handle, Targets: r.targets, WakeAtMs: p.WakeAtMs, WakeFor: p.WakeFor,
+		LastRejected: r.rejected, ServerTimeMs: now,
+	}, nil
+}
+
+func invalidError(e *domain.InvalidError) error {
+	return temporal.NewNonRetryableApplicationError(e.Error(), protocol.ErrTypeInvalid, nil,
+		protocol.Problem{Code: domain.CodeInvalid, Field: e.Field, Rule: e.Rule})
+}
+
+func refusedError(e *domain.RefusedError) error {
+	return temporal.NewNonRetryableApplicationError(e.Error(), protocol.ErrTypeRefused, nil, e.Outcome)
+}

@@ -1,0 +1,116 @@
+package workflows
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/wakepoint/wakepoint/workflows/protocol"
+)
+
+// The time-outs of activities, each with its reason.
+const (
+	// submitTry bounds one try to submit: an executor answers when the job has
+	// been started, not when it is over.
+	submitTry = time.Minute
+	// probeTry bounds one look at an outside job, storing its result included.
+	probeTry = 2 * time.Minute
+	// askWithin bounds a direct question to the outside, retries and the wait
+	// for a worker included: longer than a worker takes to be replaced.
+	askWithin = 2 * time.Minute
+	// askAtDeadline is shorter: a deadline should not be a surprise.
+	askAtDeadline = 15 * time.Second
+	// cancelTry bounds one try to tell the outside to stop.
+	cancelTry = 10 * time.Second
+	// cancelWithin bounds all of them, at the end of a task also how long its
+	// closing waits for a host that does not answer.
+	cancelWithin = 30 * time.Second
+	// localTry bounds a local activity: the answer to the update that led to it
+	// is held back for as long.
+	localTry = 2 * time.Second
+	// storeTry bounds one try to store a small result by a regular activity.
+	storeTry = 30 * time.Second
+	// hostLost is how long a job's host may be gone before the job is
+	// suspected lost, unless the tool says otherwise.
+	hostLost = 2 * time.Minute
+	// giveUpDelivery is how long a webhook is tried.
+	giveUpDelivery = 72 * time.Hour
+	// sendTry bounds one webhook request.
+	sendTry = 30 * time.Second
+)
+
+// retryBriefly is for calls that should work at once or soon.
+func retryBriefly() *temporal.RetryPolicy {
+	return &temporal.RetryPolicy{InitialInterval: 500 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 10 * time.Second}
+}
+
+func submitOptions(queue, summary string, until time.Duration) workflow.ActivityOptions {
+	return workflow.ActivityOptions{
+		TaskQueue: queue, Summary: summary,
+		// The deadline of the task bounds everything; no worker is no failure.
+		ScheduleToCloseTimeout: until, StartToCloseTimeout: submitTry,
+		RetryPolicy: retryBriefly(),
+	}
+}
+
+func probeOptions(queue, summary string, until, lost time.Duration) workflow.ActivityOptions {
+	return workflow.ActivityOptions{
+		TaskQueue: queue, Summary: summary,
+		ScheduleToCloseTimeout: until, StartToCloseTimeout: probeTry,
+		// Counted anew for each look: silence of the host that holds the job.
+		ScheduleToStartTimeout: lost,
+		// The probe names the next delay itself; this is for its failures.
+		RetryPolicy: retryBriefly(),
+	}
+}
+
+func askOptions(queue, summary string, within time.Duration) workflow.ActivityOptions {
+	return workflow.ActivityOptions{
+		TaskQueue: queue, Summary: summary,
+		ScheduleToCloseTimeout: within, StartToCloseTimeout: min(within, probeTry),
+		RetryPolicy: retryBriefly(),
+	}
+}
+
+func cancelOptions(queue string) workflow.ActivityOptions {
+	return workflow.ActivityOptions{
+		TaskQueue: queue, Summary: "ask the outside to stop",
+		ScheduleToCloseTimeout: cancelWithin, StartToCloseTimeout: cancelTry,
+		RetryPolicy: retryBriefly(),
+	}
+}
+
+func leaseOptions(attempt int, lease, until time.Duration) workflow.ActivityOptions {
+	return workflow.ActivityOptions{
+		ActivityID: protocol.LeaseActivityID(attempt), Summary: "lease of the worker outside",
+		StartToCloseTimeout: until, HeartbeatTimeout: lease,
+		// Silence is the answer that is wanted, so it is not retried; and a
+		// cancel waits for the worker outside to say that it has stopped.
+		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1}, WaitForCancellation: true,
+	}
+}
+
+func localOptions() workflow.LocalActivityOptions {
+	return workflow.LocalActivityOptions{
+		StartToCloseTimeout: localTry, ScheduleToCloseTimeout: localTry,
+		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
+	}
+}
+
+func storeOptions() workflow.ActivityOptions {
+	return workflow.ActivityOptions{
+		Summary: "store", StartToCloseTimeout: storeTry,
+		// A result that cannot be stored keeps the task open: it is never lost.
+		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute},
+	}
+}
+
+func sendOptions(target string, giveUp time.Duration) workflow.ActivityOptions {
+	return workflow.ActivityOptions{
+		Summary: "send to " + target, ScheduleToCloseTimeout: giveUp, StartToCloseTimeout: sendTry,
+		// From seconds to hours: a receiver that is down for a moment is served
+		// soon, one that is down for a day is not worn out.
+		RetryPolicy: &temporal.RetryPolicy{InitialInterval: 5 * time.Second, BackoffCoefficient: 2.5, MaximumInterval: 6 * time.Hour},
+	}
+}

@@ -1,0 +1,278 @@
+package workflows
+
+import (
+	"errors"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/wakepoint/wakepoint/domain"
+	"github.com/wakepoint/wakepoint/workflows/protocol"
+)
+
+// job is an activity that goes on for the task.
+type job struct {
+	open    bool
+	attempt int
+	cancel  workflow.CancelFunc
+	// told says that its cancellation was asked for.
+	told bool
+}
+
+// begin opens a job and runs f, which waits for it, beside the loop.
+func (r *task) begin(j *job, attempt int, f func(ctx workflow.Context)) {
+	ctx, cancel := workflow.WithCancel(r.ctx)
+	*j = job{open: true, attempt: attempt, cancel: cancel}
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		f(ctx)
+		// Only the job that is still the current one may be marked as over.
+		if j.attempt == attempt {
+			j.open = false
+		}
+		r.wake()
+	})
+}
+
+// carryOut makes what is open agree with the plan.
+func (r *task) carryOut(p domain.Plan) {
+	r.arm(p.WakeAtMs, p.WakeFor)
+	if p.Submit && !r.submit.open {
+		r.submitJob(r.t.Attempts + 1)
+	}
+	if p.Probe && r.handle == nil && !r.submit.open {
+		// The work is known to run, and how to reach it is not: its answer was
+		// lost, or a callback was faster. The same key gets the same job.
+		r.submitJob(r.t.Attempts)
+	}
+	if p.Probe && r.handle != nil && !r.probe.open && r.t.SuspectedAtMs == 0 {
+		r.watch()
+	}
+	r.keepLease(p)
+	if p.AskOutside && !r.ask.open {
+		r.askOutside(askWithin)
+	}
+	if p.CancelOutside && r.cancelSent != max(r.t.Attempts, 1) && !r.stop.open {
+		r.tellStop()
+	}
+	if !p.Probe && r.probe.open && !r.probe.told {
+		r.probe.told = true
+		r.probe.cancel()
+	}
+}
+
+func (r *task) hasExecutor() bool { return !r.t.Policy.External }
+
+func (r *task) job(attempt int) protocol.Job {
+	return protocol.Job{
+		Tenant: r.t.Tenant, TaskID: r.t.ID, Tool: r.t.Tool, Attempt: attempt,
+		SubmissionKey: r.t.Tenant + "/" + r.t.SubmissionKey(), Handle: r.handle,
+	}
+}
+
+// queue is where the activities on the outside job run.
+func (r *task) queue() string {
+	if r.handle != nil && r.handle.TaskQueue != "" {
+		return r.handle.TaskQueue
+	}
+	return r.in.Tool.TaskQueue
+}
+
+func (r *task) untilDeadline() time.Duration {
+	return max(time.Duration(r.t.ExpiresAtMs-r.nowMs())*time.Millisecond, time.Second)
+}
+
+func (r *task) submitJob(attempt int) {
+	req := protocol.SubmitRequest{Job: r.job(attempt), Input: r.in.Input, DeadlineAtMs: r.t.ExpiresAtMs}
+	req.Handle = nil
+	opts := submitOptions(r.in.Tool.TaskQueue, "submit attempt "+itoa(attempt), r.untilDeadline())
+	r.begin(&r.submit, attempt, func(ctx workflow.Context) {
+		var res protocol.SubmitResult
+		err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, opts), protocol.ActivitySubmit, req).Get(ctx, &res)
+		if err == nil {
+			r.submitted(attempt, res)
+			return
+		}
+		r.notSubmitted(attempt, err)
+	})
+}
+
+func (r *task) submitted(attempt int, res protocol.SubmitResult) {
+	current := attempt == r.t.Attempts || (r.t.State == domain.StateQueued && attempt == r.t.Attempts+1)
+	if !current {
+		return
+	}
+	r.handle = &res.Handle
+	if r.t.State == domain.StateQueued {
+		_, _ = r.apply(domain.Event{Type: domain.EventStart, AtMs: r.nowMs(), Attempt: attempt, Worker: res.Worker, Source: "executor"})
+	}
+}
+
+// notSubmitted ends the attempt when it is sure that nothing was started. The
+// only other way here is the deadline, which speaks for itself.
+func (r *task) notSubmitted(attempt int, err error) {
+	cause, definite := notStarted(err)
+	if !definite {
+		r.log.Warn("submission given up", "attempt", attempt, "error", err)
+		return
+	}
+	if r.t.State == domain.StateQueued && attempt == r.t.Attempts+1 {
+		if _, err := r.apply(domain.Event{Type: domain.EventStart, AtMs: r.nowMs(), Attempt: attempt, Source: "executor"}); err != nil {
+			return
+		}
+	}
+	r.applyOutside(domain.Event{Type: domain.EventFail, AtMs: r.nowMs(), Attempt: attempt, Error: cause, Source: "executor"})
+}
+
+func notStarted(err error) (*domain.TaskError, bool) {
+	var app *temporal.ApplicationError
+	if !errors.As(err, &app) || app.Type() != protocol.ErrTypeNotStarted {
+		return nil, false
+	}
+	cause := &domain.TaskError{}
+	if err := app.Details(cause); err != nil {
+		cause = &domain.TaskError{Code: domain.CodeSubmitFailed, Message: app.Message()}
+	}
+	return cause, true
+}
+
+// applyOutside applies what an executor says about a job. A definite end
+// means that the handle is done with.
+func (r *task) applyOutside(e domain.Event) {
+	e.Jitter = domain.LotFor(r.t.ID, r.t.Attempts)
+	if now := r.nowMs(); e.AtMs == 0 || e.AtMs > now {
+		e.AtMs = now
+	}
+	before := r.t.State
+	tr, err := r.apply(e)
+	if err != nil {
+		return
+	}
+	if tr.Changed && before == domain.StateRunning && r.t.State == domain.StateQueued {
+		r.newAttempt()
+	}
+}
+
+// newAttempt forgets what belonged to the attempt before.
+func (r *task) newAttempt() {
+	r.handle = nil
+	for _, j := range []*job{&r.probe, &r.lease, &r.ask} {
+		if j.open {
+			j.cancel()
+		}
+		j.open = false
+	}
+}
+
+func (r *task) probeRequest() protocol.ProbeRequest {
+	return protocol.ProbeRequest{Job: r.job(r.t.Attempts), Progress: r.t.Progress, Stage: r.t.Stage, PollMs: r.in.Tool.PollMs}
+}
+
+// watch keeps one probe on the outside job. It fails retryably, with its next
+// delay, until the job has ended: the server repeats it at no cost in history.
+func (r *task) watch() {
+	attempt, req := r.t.Attempts, r.probeRequest()
+	lost := time.Duration(r.in.Tool.HostLostMs) * time.Millisecond
+	if lost <= 0 {
+		lost = hostLost
+	}
+	opts := probeOptions(r.queue(), "watch the outside job", r.untilDeadline()+askAtDeadline, lost)
+	r.begin(&r.probe, attempt, func(ctx workflow.Context) {
+		var res protocol.ProbeResult
+		err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, opts), protocol.ActivityProbe, req).Get(ctx, &res)
+		if ctx.Err() != nil || r.t.Attempts != attempt || r.t.State != domain.StateRunning {
+			return
+		}
+		if err != nil {
+			r.log.Warn("nobody could look at the outside job", "error", err)
+			_, _ = r.apply(domain.Event{Type: domain.EventSuspect, AtMs: r.nowMs(), Attempt: attempt, Source: "probe"})
+			return
+		}
+		r.seen(res)
+	})
+}
+
+// seen applies what a probe or a direct question brought.
+func (r *task) seen(res protocol.ProbeResult) {
+	if res.Event != nil {
+		r.applyOutside(*res.Event)
+		return
+	}
+	if e, ok := domain.Asked(r.t, res.Known, res.Lost, r.nowMs()); ok {
+		r.applyOutside(e)
+	}
+}
+
+// keepLease keeps an activity open that a worker outside completes by
+// heartbeats alone; its time-out is the worker's silence.
+func (r *task) keepLease(p domain.Plan) {
+	if r.lease.open && !p.Lease && r.t.State.Terminal() {
+		return
+	}
+	if p.Lease && !r.lease.open {
+		r.openLease(time.Duration(p.LeaseMs) * time.Millisecond)
+	}
+	if r.lease.open && r.t.Cancel != nil && !r.lease.told {
+		// The next heartbeat is answered with the request to cancel.
+		r.lease.told = true
+		r.lease.cancel()
+	}
+}
+
+func (r *task) openLease(lease time.Duration) {
+	attempt := r.t.Attempts
+	opts := leaseOptions(attempt, lease, r.untilDeadline()+lease)
+	req := protocol.LeaseRequest{Job: r.job(attempt)}
+	r.begin(&r.lease, attempt, func(ctx workflow.Context) {
+		err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, opts), protocol.ActivityLease, req).Get(ctx, nil)
+		if err == nil || r.t.Attempts != attempt || r.t.State != domain.StateRunning {
+			return
+		}
+		if temporal.IsCanceledError(err) {
+			r.applyOutside(domain.Event{Type: domain.EventCancelled, AtMs: r.nowMs(), Attempt: attempt, Source: "lease"})
+			return
+		}
+		_, _ = r.apply(domain.Event{Type: domain.EventSuspect, AtMs: r.nowMs(), Attempt: attempt, Source: "lease"})
+	})
+}
+
+// askOutside asks once, directly, how the job stands. Without an executor
+// there is nobody to ask, and silence is the answer.
+func (r *task) askOutside(within time.Duration) {
+	if r.handle == nil {
+		r.seen(protocol.ProbeResult{})
+		return
+	}
+	attempt, req := r.t.Attempts, r.probeRequest()
+	opts := askOptions(r.queue(), "ask the outside how it stands", within)
+	r.begin(&r.ask, attempt, func(ctx workflow.Context) {
+		var res protocol.ProbeResult
+		err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, opts), protocol.ActivityAsk, req).Get(ctx, &res)
+		if r.t.Attempts != attempt || r.t.State != domain.StateRunning {
+			return
+		}
+		if err != nil {
+			r.log.Warn("the outside gave no answer", "error", err)
+			res = protocol.ProbeResult{}
+		}
+		r.seen(res)
+	})
+}
+
+// tellStop tells the outside job to stop; one time for each attempt.
+func (r *task) tellStop() {
+	r.cancelSent = max(r.t.Attempts, 1)
+	if !r.hasExecutor() {
+		return
+	}
+	req := protocol.CancelRequest{Job: r.job(max(r.t.Attempts, 1))}
+	if r.t.Cancel != nil {
+		req.Reason = r.t.Cancel.Reason
+	}
+	opts := cancelOptions(r.queue())
+	r.begin(&r.stop, r.cancelSent, func(ctx workflow.Context) {
+		if err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, opts), protocol.ActivityCancel, req).Get(ctx, nil); err != nil {
+			r.log.Warn("the outside could not be told to stop", "error", err)
+		}
+	})
+}
