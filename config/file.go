@@ -1,0 +1,221 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/wakepoint/wakepoint/domain"
+	"go.yaml.in/yaml/v3"
+)
+
+// The keys of the file. A key that is added here belongs into docs/config.md; a
+// test compares the two.
+
+func (d *decoder) config(b []byte) Config {
+	c := Config{File: d.file, Dir: dirOf(d.file)}
+	root := d.document(b)
+	if root == nil {
+		return c
+	}
+	d.mapping(root, "", []field{
+		{"tenant", d.text(&c.Tenant)},
+		{"taskQueue", d.text(&c.TaskQueue)},
+		{"dataDir", d.text(&c.DataDir)},
+		{"secret", d.secret(&c.Secret)},
+		{"blobs", d.text(&c.Blobs)},
+		{"maxTTL", d.duration(&c.MaxTTL)},
+		{"resultTTL", d.duration(&c.ResultTTL)},
+		{"targets", func(n *yaml.Node, path string) {
+			d.entries(n, path, true, func(name string, _ place, v *yaml.Node) {
+				c.Targets = append(c.Targets, d.target(name, v, join(path, name)))
+			})
+		}},
+		{"tools", func(n *yaml.Node, path string) {
+			d.entries(n, path, true, func(name string, _ place, v *yaml.Node) {
+				c.Tools = append(c.Tools, d.tool(name, v, join(path, name)))
+			})
+		}},
+	}, true)
+	return c
+}
+
+func (d *decoder) secret(into *SecretRef) func(*yaml.Node, string) {
+	return func(n *yaml.Node, path string) {
+		target, ok := d.resolve(n, path)
+		if !ok {
+			return
+		}
+		if target.Kind != yaml.MappingNode {
+			d.fail(path, "must name the secret, by {env: NAME} or {file: PATH}; the secret itself does not belong here")
+			return
+		}
+		d.mapping(target, path, []field{{"env", d.text(&into.Env)}, {"file", d.text(&into.File)}}, false)
+	}
+}
+
+func (d *decoder) target(name string, n *yaml.Node, path string) Target {
+	t := Target{Name: name}
+	d.mapping(n, path, []field{
+		{"url", d.text(&t.URL)},
+		{"askURL", d.text(&t.AskURL)},
+		{"secret", d.secret(&t.Secret)},
+		{"timeout", d.duration(&t.Timeout)},
+		{"giveUpAfter", d.duration(&t.GiveUpAfter)},
+		{"allowHTTP", d.boolean(&t.AllowHTTP)},
+	}, true)
+	return t
+}
+
+func (d *decoder) tool(name string, n *yaml.Node, path string) Tool {
+	t := Tool{Name: name}
+	p := &t.Policy
+	d.mapping(n, path, []field{
+		{"title", d.text(&t.Title)},
+		{"description", d.text(&t.Description)},
+		{"version", d.text(&t.Version)},
+		{"executor", d.text(&t.Executor)},
+		{"inputSchema", d.schema(&t.InputSchema)},
+		{"ttl", d.duration(&t.TTL)},
+		{"maxTTL", d.duration(&t.MaxTTL)},
+		{"maxAttempts", d.integer(&t.MaxAttempts, 1)},
+		{"resultTTL", d.duration(&t.ResultTTL)},
+		{"effects", textAs(d, &p.Effects)},
+		{"backoff", d.backoff(&p.Backoff)},
+		{"lease", d.millis(&p.LeaseMs)},
+		{"stall", d.millis(&p.StallMs)},
+		{"cancelGrace", d.millis(&p.CancelGraceMs)},
+		{"late", func(n *yaml.Node, path string) {
+			d.mapping(n, path, []field{{"policy", textAs(d, &p.LatePolicy)}, {"grace", d.millis(&p.GraceMs)}}, true)
+		}},
+		{"expected", func(n *yaml.Node, path string) {
+			p.Expected = &domain.Window{}
+			d.mapping(n, path, []field{{"low", d.millis(&p.Expected.LowMs)}, {"high", d.millis(&p.Expected.HighMs)}}, true)
+		}},
+		{"strict", d.boolean(&p.Strict)},
+		{"taskQueue", d.text(&t.TaskQueue)},
+		{"poll", d.duration(&t.Poll)},
+		{"hostLost", d.duration(&t.HostLost)},
+		{"priority", d.integer(&t.Priority, 1)},
+		{"targets", d.texts(&t.Targets)},
+		{"exec", func(n *yaml.Node, path string) {
+			t.Exec = &ExecTool{}
+			d.exec(t.Exec, n, path)
+		}},
+	}, true)
+	return t
+}
+
+func (d *decoder) backoff(into *domain.Backoff) func(*yaml.Node, string) {
+	return func(n *yaml.Node, path string) {
+		d.mapping(n, path, []field{
+			{"initial", d.millis(&into.InitialMs)},
+			{"factor", d.number(&into.Factor)},
+			{"max", d.millis(&into.MaxMs)},
+			{"jitter", d.number(&into.Jitter)},
+		}, true)
+	}
+}
+
+func (d *decoder) exec(e *ExecTool, n *yaml.Node, path string) {
+	d.mapping(n, path, []field{
+		{"argv", d.texts(&e.Argv)},
+		{"dir", d.text(&e.Dir)},
+		{"env", d.texts(&e.Env)},
+		{"set", func(n *yaml.Node, path string) {
+			d.entries(n, path, true, func(name string, _ place, v *yaml.Node) {
+				set := EnvVar{Name: name}
+				d.text(&set.Value)(v, join(path, name))
+				e.Set = append(e.Set, set)
+			})
+		}},
+		{"maxOutput", d.size(&e.MaxOutputBytes)},
+		{"maxResult", d.size(&e.MaxResultBytes)},
+		{"onOutputLimit", d.text(&e.OnOutputLimit)},
+		{"killGrace", d.duration(&e.KillGrace)},
+		{"retryExitCodes", d.integers(&e.RetryExitCodes)},
+		{"resultContentType", d.text(&e.ResultContentType)},
+	}, true)
+}
+
+// schema turns a JSON Schema that is written in YAML into JSON.
+func (d *decoder) schema(into *json.RawMessage) func(*yaml.Node, string) {
+	return func(n *yaml.Node, path string) {
+		before := len(d.errs)
+		var b bytes.Buffer
+		d.json(&b, n, path)
+		if len(d.errs) == before {
+			*into = b.Bytes()
+		}
+	}
+}
+
+// json writes a node as JSON, members in the order of the file.
+func (d *decoder) json(b *bytes.Buffer, n *yaml.Node, path string) {
+	n, ok := d.resolve(n, path)
+	if !ok {
+		return
+	}
+	switch n.Kind {
+	case yaml.MappingNode:
+		sep := byte('{')
+		d.entries(n, path, true, func(key string, _ place, v *yaml.Node) {
+			b.WriteByte(sep)
+			b.Write(jsonText(key))
+			b.WriteByte(':')
+			d.json(b, v, join(path, key))
+			sep = ','
+		})
+		if sep == '{' {
+			b.WriteByte(sep)
+		}
+		b.WriteByte('}')
+	case yaml.SequenceNode:
+		b.WriteByte('[')
+		for i, el := range n.Content {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			d.json(b, el, fmt.Sprintf("%s[%d]", path, i))
+		}
+		b.WriteByte(']')
+	case yaml.ScalarNode, yaml.AliasNode, yaml.DocumentNode:
+		d.jsonScalar(b, n, path)
+	}
+}
+
+func (d *decoder) jsonScalar(b *bytes.Buffer, n *yaml.Node, path string) {
+	switch n.Tag {
+	case "!!null":
+		b.WriteString("null")
+	case "!!bool":
+		var v bool
+		if err := n.Decode(&v); err != nil {
+			d.fail(path, "must be true or false")
+		}
+		b.WriteString(strconv.FormatBool(v))
+	case "!!int", "!!float":
+		if json.Valid([]byte(n.Value)) {
+			b.WriteString(n.Value)
+			return
+		}
+		var v float64
+		if err := n.Decode(&v); err != nil || math.IsInf(v, 0) || math.IsNaN(v) {
+			d.fail(path, "must be a number that JSON can hold")
+			return
+		}
+		b.WriteString(strconv.FormatFloat(v, 'g', -1, 64))
+	default:
+		b.Write(jsonText(n.Value))
+	}
+}
+
+func jsonText(s string) []byte {
+	b, err := json.Marshal(s)
+	if err != nil { // impossible for a string
+		return []byte(`""`)
+	}
+	return b
+}

@@ -1,0 +1,63 @@
+package config
+
+import (
+	"net"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// The defaults of a [Target].
+const (
+	DefaultTargetTimeout = 10 * time.Second
+	DefaultGiveUpAfter   = 3 * day
+)
+
+// Target is a place that is told of the end of tasks by webhook.
+type Target struct {
+	// Name is how tools and tasks name it: 1 to 64 of A-Z a-z 0-9 . _ -.
+	Name string
+	// URL takes the webhooks by POST: https, or http to this host itself.
+	URL string
+	// AskURL is asked by GET, with the key in the query parameter id, whether it
+	// knows a delivery: 200 says yes, 404 no. Default: empty, it cannot be asked.
+	AskURL string
+	// Secret signs the webhooks. Default: none, they are not signed.
+	Secret SecretRef
+	// Timeout is for one request. Default: 10s.
+	Timeout time.Duration
+	// GiveUpAfter is for all attempts of a delivery together. Default: 3 days.
+	GiveUpAfter time.Duration
+	// AllowHTTP allows plain http to other hosts. Default: false.
+	AllowHTTP bool
+}
+
+func (t *Target) withDefaults(c *Config) {
+	def(&t.Timeout, DefaultTargetTimeout)
+	def(&t.GiveUpAfter, DefaultGiveUpAfter)
+	if t.Secret.File != "" {
+		t.Secret.File = c.path(t.Secret.File)
+	}
+}
+
+// checkURL names no part of the URL: it may hold a password or a token.
+func (t *Target) checkURL(p *problems, key, raw string) {
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil:
+		p.add(key, "must be a URL")
+	case u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
+		p.add(key, "must be an https:// URL with a host")
+	case u.User != nil:
+		p.add(key, "must not hold a user or a password; use secret")
+	case u.Fragment != "":
+		p.add(key, "must not have a fragment")
+	case u.Scheme == "http" && !t.AllowHTTP && !loopback(u.Hostname()):
+		p.add(key, "must be https, or http to this host itself; allowHTTP: true allows it elsewhere")
+	}
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
+}
