@@ -24,6 +24,8 @@ const (
 	// retries up to about a second anyway.
 	minPoll  = 100 * time.Millisecond
 	minLease = time.Second
+	// minOutput is what the executor needs to keep both ends of a stream.
+	minOutput = 4 << 10
 )
 
 // rule takes over the rule of a domain error, whose field has another name here.
@@ -122,7 +124,9 @@ func (c *Config) checkTargets(p *problems) {
 		}
 		t.Secret.check(p, key+".secret")
 		p.atLeast(key+".timeout", t.Timeout, 100*time.Millisecond)
-		p.atLeast(key+".giveUpAfter", t.GiveUpAfter, t.Timeout)
+		if t.Timeout > MaxTargetTimeout {
+			p.add(key+".timeout", "must be at most %s, it is %s", FormatDuration(MaxTargetTimeout), FormatDuration(t.Timeout))
+		}
 	}
 }
 
@@ -275,8 +279,14 @@ func (e *ExecTool) checkLimits(p *problems, key string) {
 			p.add(fmt.Sprintf("%s.retryExitCodes[%d]", key, i), "must be 1 to 255, it is %d", code)
 		}
 	}
-	if e.MaxOutputBytes < 0 || e.MaxResultBytes < 0 {
-		p.add(key, "must have sizes of at least 0")
+	if e.MaxOutputBytes != 0 && e.MaxOutputBytes < minOutput {
+		p.add(key+".maxOutput", "must be at least %d bytes, it is %d", minOutput, e.MaxOutputBytes)
+	}
+	if e.MaxResultBytes < 0 {
+		p.add(key+".maxResult", "must not be negative")
+	}
+	if e.KillGrace < 0 {
+		p.add(key+".killGrace", "must not be negative")
 	}
 	if e.ResultContentType != "" && (!strings.Contains(e.ResultContentType, "/") || len(e.ResultContentType) > domain.MaxHash) {
 		p.add(key+".resultContentType", "must be a media type such as text/plain of at most %d bytes", domain.MaxHash)

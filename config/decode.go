@@ -388,8 +388,13 @@ func (d *decoder) list(n *yaml.Node, path string, read func(n *yaml.Node, path s
 	}
 }
 
+// texts leaves nil for a key without a value and an empty list for []: the one
+// asks for the default, the other for nothing.
 func (d *decoder) texts(into *[]string) func(*yaml.Node, string) {
 	return func(n *yaml.Node, path string) {
+		if n.Kind == yaml.SequenceNode {
+			*into = []string{}
+		}
 		d.list(n, path, func(n *yaml.Node, path string) {
 			var s string
 			d.text(&s)(n, path)
@@ -398,8 +403,12 @@ func (d *decoder) texts(into *[]string) func(*yaml.Node, string) {
 	}
 }
 
+// integers tells nil from empty like texts.
 func (d *decoder) integers(into *[]int) func(*yaml.Node, string) {
 	return func(n *yaml.Node, path string) {
+		if n.Kind == yaml.SequenceNode {
+			*into = []int{}
+		}
 		d.list(n, path, func(n *yaml.Node, path string) {
 			var v int
 			d.integer(&v, 0)(n, path)

@@ -63,7 +63,6 @@ func (d *decoder) target(name string, n *yaml.Node, path string) Target {
 		{"askURL", d.text(&t.AskURL)},
 		{"secret", d.secret(&t.Secret)},
 		{"timeout", d.duration(&t.Timeout)},
-		{"giveUpAfter", d.duration(&t.GiveUpAfter)},
 		{"allowHTTP", d.boolean(&t.AllowHTTP)},
 	}, true)
 	return t

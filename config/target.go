@@ -7,10 +7,11 @@ import (
 	"time"
 )
 
-// The defaults of a [Target].
+// The default and the limit of [Target].Timeout. The limit leaves room within the
+// time that the engine gives to one attempt.
 const (
 	DefaultTargetTimeout = 10 * time.Second
-	DefaultGiveUpAfter   = 3 * day
+	MaxTargetTimeout     = 25 * time.Second
 )
 
 // Target is a place that is told of the end of tasks by webhook.
@@ -24,17 +25,14 @@ type Target struct {
 	AskURL string
 	// Secret signs the webhooks. Default: none, they are not signed.
 	Secret SecretRef
-	// Timeout is for one request. Default: 10s.
+	// Timeout is for one attempt, at most 25s. Default: 10s.
 	Timeout time.Duration
-	// GiveUpAfter is for all attempts of a delivery together. Default: 3 days.
-	GiveUpAfter time.Duration
 	// AllowHTTP allows plain http to other hosts. Default: false.
 	AllowHTTP bool
 }
 
 func (t *Target) withDefaults(c *Config) {
 	def(&t.Timeout, DefaultTargetTimeout)
-	def(&t.GiveUpAfter, DefaultGiveUpAfter)
 	if t.Secret.File != "" {
 		t.Secret.File = c.path(t.Secret.File)
 	}

@@ -87,7 +87,8 @@ type ExecTool struct {
 	Argv []string
 	// Dir is the working folder, absolute. Default: empty, a folder of the job's own.
 	Dir string
-	// Env names the environment variables of the worker that the tool gets.
+	// Env names the environment variables of the worker that the tool gets; empty
+	// but not nil means none. Default: nil, the executor's list.
 	Env []string
 	// Set are further environment variables, in the order of the file.
 	Set []EnvVar
@@ -101,7 +102,8 @@ type ExecTool struct {
 	OnOutputLimit string
 	// KillGrace is the time between SIGTERM and SIGKILL. Default: 0, the executor's.
 	KillGrace time.Duration
-	// RetryExitCodes are the exit codes after which another attempt makes sense.
+	// RetryExitCodes are the exit codes after which another attempt makes sense;
+	// empty but not nil means none. Default: nil, the executor's.
 	RetryExitCodes []int
 	// ResultContentType is the media type of the result. Default: empty, the
 	// executor's.
