@@ -25,7 +25,8 @@ type Transition struct {
 	Duplicate bool   `json:"duplicate"`
 	Notify    bool   `json:"notify"`
 	Reason    Reason `json:"reason"`
-	// Late marks an event from outside whose time is not before the deadline.
+	// Late marks an event from outside whose time is not before the deadline,
+	// or that found the task expired, whatever time it claims.
 	Late bool `json:"late,omitempty"`
 	// Notification is set when Notify is.
 	Notification *Notification `json:"notification,omitempty"`
@@ -34,7 +35,7 @@ type Transition struct {
 // Apply gives what an event comes to. It never changes its argument. An error
 // is always an [InvalidError], and then nothing has changed.
 func Apply(t Task, e Event) (Transition, error) {
-	late := e.Type.Door() && e.AtMs >= t.ExpiresAtMs
+	late := e.Type.Door() && (e.AtMs >= t.ExpiresAtMs || t.State == StateExpired)
 	if startsUnheard(t, e) {
 		first, err := applyOne(t, Event{Type: EventStart, AtMs: e.AtMs, Attempt: e.Attempt, Worker: e.Worker, Source: e.Source})
 		if err != nil {
@@ -105,10 +106,11 @@ func (r *Rule) apply(t Task, e Event) Transition {
 	if e.Type.Door() && !n.State.Terminal() {
 		n.LastHeardAtMs, n.SuspectedAtMs = max(n.LastHeardAtMs, e.AtMs), 0
 	}
-	e.Result, e.Jitter = nil, 0
+	e.Result, e.RetryAtMs = nil, 0
 	if r.do != nil {
 		r.do(n, &e)
 	}
+	e.Jitter = 0
 	n.record(e)
 	if r.Notify {
 		tr.Notify = true
@@ -159,14 +161,15 @@ func (t *Task) lost(e *Event, code string) {
 
 func (t *Task) requeue(e *Event) {
 	t.Progress, t.Questions, t.SuspectedAtMs = 0, nil, 0
-	if !t.Policy.Strict {
-		t.RetryAtMs = e.AtMs + t.Policy.Backoff.Wait(t.Attempts, e.Jitter)
-		e.RetryAtMs = t.RetryAtMs
-	}
+	t.RetryAtMs = e.AtMs + t.Policy.Backoff.Wait(t.Attempts, e.Jitter)
+	e.RetryAtMs = t.RetryAtMs
 }
 
 func (t *Task) retry(e Event) {
-	t.MaxAttempts = t.Attempts + 1
+	t.MaxAttempts++
+	// A task that ended before it was started was known outside as attempt 1.
+	// That attempt is over: what was sent in its name and refused stays so.
+	t.Attempts = max(t.Attempts, 1)
 	t.ExpiresAtMs = e.AtMs + e.TTLMs
 	t.Progress, t.RetryAtMs, t.EndedAtMs, t.SuspectedAtMs = 0, 0, 0, 0
 	t.Cancel, t.Confirmed, t.Questions, t.Late = nil, nil, nil, nil
@@ -183,9 +186,11 @@ func (t *Task) keepLate(e Event) {
 	t.Late = &LateResult{ResultRef: e.ResultRef, ResultHash: e.ResultHash, AtMs: e.AtMs}
 }
 
-// keepsLate tells whether e is a whole result that a late policy keeps.
+// keepsLate tells whether e is a whole result that a late policy keeps, within
+// its grace. Whether e itself causes the expiry or finds the task expired makes
+// no difference; either way the task ends at its deadline.
 func keepsLate(t Task, e Event) bool {
-	return t.Policy.LatePolicy == LateRecord && e.Type == EventSucceed && t.Late == nil &&
+	return t.Policy.LatePolicy == LateRecord && e.Type == EventSucceed && t.Late == nil && e.AtMs-t.ExpiresAtMs < t.Policy.grace() &&
 		!blank(e.ResultRef) && !blank(e.ResultHash) && !staleAttempt(t, e)
 }
 

@@ -1,6 +1,9 @@
 package domain
 
-import "bytes"
+import (
+	"math"
+	"slices"
+)
 
 // Kind says what a rule does to the task.
 type Kind string
@@ -56,6 +59,11 @@ var rules = concat(timeRules, endRules, deadlineRules, fenceRules, workRules, re
 // Rules gives a copy of the list.
 func Rules() []Rule { return append([]Rule(nil), rules...) }
 
+// repeats tells whether a reason means that something had been done already.
+func repeats(reason Reason) bool {
+	return slices.ContainsFunc(rules, func(r Rule) bool { return r.Reason == reason && r.Kind == Repeats })
+}
+
 func concat(lists ...[]Rule) []Rule {
 	var all []Rule
 	for _, l := range lists {
@@ -87,14 +95,17 @@ var endRules = []Rule{
 	{
 		On: on(EventSucceed), From: from(StateExpired), When: "late results are recorded, the grace is not over, none is kept yet and the result is whole",
 		Kind: Changes, Reason: ReasonLateResult, Notify: true,
-		guard: func(t Task, e Event) bool { return keepsLate(t, e) && e.AtMs < t.EndedAtMs+t.Policy.grace() },
+		guard: keepsLate,
 		do:    func(t *Task, e *Event) { t.keepLate(*e) },
 	},
 	{
-		On: on(EventRetry), From: from(StateFailed, StateExpired, StateCancelled), When: "the new time to live is not positive", Kind: Rejects,
+		On: on(EventRetry), From: from(StateFailed, StateExpired, StateCancelled), When: "the new time to live is not positive, or without end", Kind: Rejects,
 		check: func(_ Task, e Event) error {
 			if e.TTLMs <= 0 {
 				return Invalid("ttlMs", "must be > 0, it is %d", e.TTLMs)
+			}
+			if e.TTLMs > math.MaxInt64-e.AtMs {
+				return Invalid("ttlMs", "must end within the range of times, it is %d", e.TTLMs)
 			}
 			return nil
 		},
@@ -138,8 +149,9 @@ var fenceRules = []Rule{
 		guard: staleAttempt,
 	},
 	{
-		On: on(EventSuspect, EventLeaseRenewed, EventRequeue), From: live, When: "it names another attempt than the current one", Kind: Refuses, Reason: ReasonStaleAttempt,
-		guard: func(t Task, e Event) bool { return e.Attempt != 0 && e.Attempt != t.Attempts },
+		On:   on(EventCancelRequested, EventCancelTimeout, EventAnswer, EventSuspect, EventLeaseRenewed, EventRequeue),
+		From: live, When: "it names another attempt than the current one", Kind: Refuses, Reason: ReasonStaleAttempt,
+		guard: func(t Task, e Event) bool { return e.Attempt != 0 && staleAttempt(t, e) },
 	},
 }
 
@@ -285,7 +297,7 @@ var questionRules = []Rule{
 		On: on(EventAnswer), From: from(StateRunning), When: "it has the same answer", Kind: Repeats, Reason: ReasonDuplicateAnswer,
 		guard: func(t Task, e Event) bool {
 			q := t.Questions[t.question(e.QuestionID)]
-			return q.AnsweredAtMs != 0 && bytes.Equal(q.Answer, e.Answer)
+			return q.AnsweredAtMs != 0 && sameJSON(q.Answer, e.Answer)
 		},
 	},
 	{

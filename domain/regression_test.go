@@ -1,0 +1,164 @@
+package domain_test
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+
+	"github.com/wakepoint/wakepoint/domain"
+)
+
+// Each test here tells a bug that was there.
+
+// The jitter was cleared before the wait was computed, so tasks that failed
+// together were tried again together.
+func TestJitterReachesTheRetryWait(t *testing.T) {
+	t.Parallel()
+	wait := func(jitter string) int64 {
+		p := newPair(t, "ttl=100000 wait=1000")
+		p.Task.Policy.Backoff.Jitter = 0.5
+		p.Oracle.WaitMs = p.Task.Policy.Backoff.Wait
+		apply(t, p, "start at=10")
+		return apply(t, p, "fail at=20 retryable jitter="+jitter).Task.RetryAtMs
+	}
+	if a, b := wait("0"), wait("0.9"); a != 520 || b != 970 {
+		t.Errorf("the retries are at %d and %d, not at 520 and 970", a, b)
+	}
+}
+
+// With the option strict, which is about callbacks, a task was tried again at
+// once.
+func TestStrictTasksWaitToo(t *testing.T) {
+	t.Parallel()
+	got := task(t, "strict wait=100; start at=1; fail at=10 retryable")
+	if got.RetryAtMs != 110 {
+		t.Errorf("the retry is at %d, not at 110", got.RetryAtMs)
+	}
+}
+
+// A sender could write a retry time into the history.
+func TestRetryTimeIsNotTheSenders(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, "")
+	e := event(t, "start at=1")
+	e.RetryAtMs = 999
+	tr, err := p.Apply(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := tr.Task.History[0].Event.RetryAtMs; got != 0 {
+		t.Errorf("the history has the sender's retry time %d", got)
+	}
+}
+
+// A manual retry set the attempts to one more than were used, which took
+// attempts away from a task that had failed early.
+func TestRetryAddsOneAttempt(t *testing.T) {
+	t.Parallel()
+	got := task(t, "max=3; start at=1; fail at=10; retry at=20 ttl=100")
+	if got.MaxAttempts != 4 || got.Attempts != 1 {
+		t.Errorf("%d of %d attempts, not 1 of 4", got.Attempts, got.MaxAttempts)
+	}
+}
+
+// A task that ended before it was started had used no attempt, so after a
+// manual retry its callbacks of attempt 1, refused before, fitted again.
+func TestRefusedBeforeTheStartStaysRefused(t *testing.T) {
+	t.Parallel()
+	for _, end := range []string{"cancel-requested at=5", "expire at=1000"} {
+		p := newPair(t, "")
+		apply(t, p, end)
+		const late = "succeed at=1001 attempt=1 ref=r hash=h"
+		if tr := apply(t, p, late); tr.Reason != domain.ReasonTerminalConflict {
+			t.Fatalf("%s: %s", end, tr.Reason)
+		}
+		apply(t, p, "retry at=1002 ttl=500")
+		if tr := apply(t, p, "succeed at=1003 attempt=1 ref=r hash=h"); tr.Changed {
+			t.Errorf("%s: after the retry the callback is %s", end, tr.Reason)
+		}
+		if tr := apply(t, p, "start at=1004 attempt=2"); tr.Reason != domain.ReasonStarted {
+			t.Errorf("%s: attempt 2 is %s", end, tr.Reason)
+		}
+		if tr := apply(t, p, "succeed at=1005 attempt=1 ref=r hash=h"); tr.Reason != domain.ReasonStaleAttempt {
+			t.Errorf("%s: during attempt 2 the callback is %s", end, tr.Reason)
+		}
+	}
+}
+
+// The deadline of a manual retry could lie beyond the range of numbers, which
+// made it lie before everything.
+func TestRetryDeadlineWithinRange(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, "")
+	apply(t, p, "expire at=1000")
+	if _, err := p.Apply(event(t, "retry at=1001 ttl=9223372036854775807")); !errors.Is(err, domain.ErrInvalid) {
+		t.Errorf("a time to live without end gives %v", err)
+	}
+}
+
+// A late result that itself caused the expiry was kept however late it was,
+// one that found the task expired only within the grace.
+func TestGraceHoldsForBothWaysOfBeingLate(t *testing.T) {
+	t.Parallel()
+	for _, before := range []string{"", "expire at=100"} {
+		for at, kept := range map[string]bool{"149": true, "150": false} {
+			life := "ttl=100 late=record grace=50; start at=1; " + before + "; succeed ref=r hash=h at=" + at
+			if got := task(t, life); (got.Late != nil) != kept {
+				t.Errorf("%s: kept %v", life, got.Late)
+			}
+		}
+	}
+}
+
+// A result kept as late, and the refusal of one, were not marked late when the
+// sender claimed a time before the deadline.
+func TestWhatFindsTheTaskExpiredIsLate(t *testing.T) {
+	t.Parallel()
+	for policy, reason := range map[string]domain.Reason{"record": domain.ReasonLateResult, "reject": domain.ReasonTerminalConflict} {
+		p := newPair(t, "ttl=100 late="+policy)
+		apply(t, p, "start at=1")
+		apply(t, p, "expire at=100")
+		if tr := apply(t, p, "succeed at=99 ref=r hash=h"); tr.Reason != reason || !tr.Late {
+			t.Errorf("%s: %s, late %v", policy, tr.Reason, tr.Late)
+		}
+	}
+}
+
+// The answer to a question that a former attempt had asked was taken for the
+// question of the same name in the present one.
+func TestAnswersAreFenced(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, "")
+	for _, line := range []string{"start at=1", "input-required at=2 question=q prompt=why?", "fail at=3 retryable", "start at=200", "input-required at=201 question=q prompt=why?"} {
+		apply(t, p, line)
+	}
+	if tr := apply(t, p, "answer at=202 attempt=1 question=q answer=1"); tr.Reason != domain.ReasonStaleAttempt {
+		t.Errorf("the answer to attempt 1 is %s", tr.Reason)
+	}
+	if tr := apply(t, p, "answer at=203 attempt=2 question=q answer=1"); tr.Reason != domain.ReasonAnswered {
+		t.Errorf("the answer to attempt 2 is %s", tr.Reason)
+	}
+}
+
+// Answers were compared byte by byte. A continue-as-new writes the task anew,
+// so after one the very same answer was a conflict.
+func TestAnswerIsTheSameAfterRewriting(t *testing.T) {
+	t.Parallel()
+	const answer = `answer at=9 question=q answer='{ "why": "<a>", "n": 1.50 }'`
+	p := newPair(t, "")
+	apply(t, p, "start at=1")
+	apply(t, p, "input-required at=2 question=q prompt=why?")
+	apply(t, p, answer)
+	raw, err := json.Marshal(p.Task)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Task = domain.Task{}
+	if err := json.Unmarshal(raw, &p.Task); err != nil {
+		t.Fatal(err)
+	}
+	tr, err := domain.Apply(p.Task, event(t, answer))
+	if err != nil || tr.Reason != domain.ReasonDuplicateAnswer {
+		t.Errorf("the same answer is %s (%v)", tr.Reason, err)
+	}
+}
