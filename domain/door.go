@@ -17,6 +17,14 @@ type Callback struct {
 
 // Validate checks a callback without looking at any task.
 func (c Callback) Validate() error {
+	if err := c.checkEnvelope(); err != nil {
+		return err
+	}
+	return c.checkEvent()
+}
+
+// checkEnvelope checks all but the event.
+func (c Callback) checkEnvelope() error {
 	if blank(c.CallbackID) {
 		return Invalid("callbackId", "must not be blank")
 	}
@@ -32,6 +40,10 @@ func (c Callback) Validate() error {
 	if c.OccurredAtMs < 0 {
 		return Invalid("occurredAtMs", "must be >= 0, it is %d", c.OccurredAtMs)
 	}
+	return nil
+}
+
+func (c Callback) checkEvent() error {
 	if known(c.Event.Type) && !c.Event.Type.Door() {
 		return Invalid("event.type", "must be one that may be sent from outside, %q is not", c.Event.Type)
 	}
@@ -78,13 +90,18 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("%s: the task is %s at version %d", e.Outcome.Reason, e.Outcome.State, e.Outcome.Version)
 }
 
-// Unpack validates a callback, takes its digest and turns an inline result into
-// a reference. It gives the content that has to be stored, or nil.
+// Unpack takes the digest of a callback and turns an inline result into a
+// reference. It gives the content that has to be stored, or nil. What is wrong
+// with the event is left to [Judge], because a repeat is answered before the
+// event is looked at.
 func Unpack(t Task, c Callback) (clean Callback, digest string, content []byte, err error) {
-	if err := c.Validate(); err != nil {
+	if err := c.checkEnvelope(); err != nil {
 		return c, "", nil, err
 	}
 	digest = c.Event.Digest()
+	if c.checkEvent() != nil {
+		return c, digest, nil, nil
+	}
 	c.Event, content, err = Inline(c.Event, func(hash string) string { return BlobRef(t.Tenant, t.ID, hash) })
 	return c, digest, content, err
 }
@@ -110,12 +127,15 @@ func Receive(t Task, l *Ledger, c Callback, digest string, nowMs int64) (Transit
 
 // Judge is [Receive] without the remembering.
 func Judge(t Task, l *Ledger, c Callback, digest string, nowMs int64) (Transition, Outcome, error) {
-	if err := c.Validate(); err != nil {
+	if err := c.checkEnvelope(); err != nil {
 		return Transition{}, Outcome{}, err
 	}
 	if a, ok := l.Seen(c.CallbackID); ok {
 		tr, out := again(t, a, c, digest)
 		return tr, out, nil
+	}
+	if err := c.checkEvent(); err != nil {
+		return Transition{}, Outcome{}, err
 	}
 	e := c.Event
 	if !t.Policy.TrustTimes && (e.AtMs == 0 || e.AtMs > nowMs) {
@@ -145,7 +165,7 @@ func again(t Task, a Answered, c Callback, digest string) (Transition, Outcome) 
 		State: t.State, Version: t.Version, DeliveryID: c.DeliveryID, Digest: a.Digest,
 	}
 	if a.Same(c.DeliveryID) && !out.Conflict {
-		out.Reason, out.Changed, out.Duplicate, out.Version = a.Reason, a.Changed, false, a.Version
+		out.Reason, out.Changed, out.Late, out.Duplicate, out.Version = a.Reason, a.Changed, a.Late, repeats(a.Reason), a.Version
 	}
 	return tr, out
 }

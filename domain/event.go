@@ -89,15 +89,33 @@ func (e Event) retryable() bool {
 // repeat of a callback is received at another time and is still the same.
 func (e Event) Digest() string {
 	e.AtMs, e.OccurredAtMs, e.Source, e.RetryAtMs = 0, 0, "", 0
-	// The error is impossible: raw JSON has been validated by then, and an
-	// event with broken raw JSON still gets a stable digest of the rest.
 	b, err := json.Marshal(e)
 	if err != nil {
-		e.Result, e.Schema, e.Answer = nil, nil, nil
-		b, _ = json.Marshal(e)
+		b, _ = json.Marshal(e.writable()) //nolint:errchkjson // that is what writable is for
 	}
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:16])
+}
+
+// writable puts broken raw JSON into quotes and drops a number that JSON doesn't
+// have. Such an event is refused, but before that a repeat of its id is told
+// from a conflict.
+func (e Event) writable() Event {
+	quote := func(raw json.RawMessage) json.RawMessage {
+		if len(raw) == 0 || json.Valid(raw) {
+			return raw
+		}
+		q, _ := json.Marshal(string(raw)) //nolint:errchkjson // a string can always be written
+		return q
+	}
+	e.Result, e.Schema, e.Answer = quote(e.Result), quote(e.Schema), quote(e.Answer)
+	if e.Error = e.Error.clone(); e.Error != nil {
+		e.Error.Details = quote(e.Error.Details)
+	}
+	if e.Progress != nil && (math.IsNaN(*e.Progress) || math.IsInf(*e.Progress, 0)) {
+		e.Progress = nil
+	}
+	return e
 }
 
 func blank(s string) bool { return strings.TrimSpace(s) == "" }
@@ -185,6 +203,9 @@ func (e Event) Validate() error {
 		if err := checkJSON(j.field, j.raw, j.limit); err != nil {
 			return err
 		}
+	}
+	if len(e.Result) > 0 && (e.ResultRef != "" || e.ResultHash != "") {
+		return Invalid("event.result", "must be absent when resultRef or resultHash is given")
 	}
 	return e.Error.validate()
 }

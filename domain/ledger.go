@@ -20,9 +20,10 @@ type Answered struct {
 	Digest string
 	// DeliveryID is hashed; compare with [Answered.Same].
 	delivery [8]byte
-	// Reason, Changed and Version are the answer that was given.
+	// Reason, Changed, Late and Version are the answer that was given.
 	Reason  Reason
 	Changed bool
+	Late    bool
 	Version int64
 }
 
@@ -78,7 +79,7 @@ func (l *Ledger) Remember(callbackID, deliveryID, digest string, tr Transition) 
 	if _, ok := l.seen[k]; ok {
 		return
 	}
-	l.put(k, Answered{Digest: digest, delivery: short(deliveryID), Reason: tr.Reason, Changed: tr.Changed, Version: tr.Task.Version})
+	l.put(k, Answered{Digest: digest, delivery: short(deliveryID), Reason: tr.Reason, Changed: tr.Changed, Late: tr.Late, Version: tr.Task.Version})
 }
 
 func (l *Ledger) put(k ledgerKey, a Answered) {
@@ -100,7 +101,8 @@ func (l *Ledger) put(k ledgerKey, a Answered) {
 const (
 	packedSize    = 16 + 16 + 8 + 1 + 4
 	changedFlag   = 0x80
-	unknownReason = 0x7f
+	lateFlag      = 0x40
+	unknownReason = 0x3f
 )
 
 // ledgerReasons gives each reason its byte in the packed form. Append only:
@@ -118,8 +120,10 @@ type packedLedger struct {
 	Packed    string `json:"packed,omitempty"`
 }
 
-// MarshalJSON packs the ledger.
-func (l *Ledger) MarshalJSON() ([]byte, error) {
+// MarshalJSON packs the ledger. It takes a value, because on a pointer it would
+// be passed over for a ledger inside a struct that is marshalled by value, and
+// what is remembered would be lost at a continue-as-new without a word.
+func (l Ledger) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	b.Grow(len(l.order) * packedSize)
 	for i := range l.order {
@@ -148,6 +152,9 @@ func packReason(a Answered) byte {
 	if a.Changed {
 		code |= changedFlag
 	}
+	if a.Late {
+		code |= lateFlag
+	}
 	return code
 }
 
@@ -168,9 +175,9 @@ func (l *Ledger) UnmarshalJSON(raw []byte) error {
 	for ; len(b) > 0; b = b[packedSize:] {
 		a := Answered{
 			Digest: hex.EncodeToString(b[16:32]), delivery: [8]byte(b[32:40]),
-			Reason: "other", Changed: b[40]&changedFlag != 0, Version: int64(binary.BigEndian.Uint32(b[41:45])),
+			Reason: "other", Changed: b[40]&changedFlag != 0, Late: b[40]&lateFlag != 0, Version: int64(binary.BigEndian.Uint32(b[41:45])),
 		}
-		if i := int(b[40] &^ changedFlag); i < len(ledgerReasons) {
+		if i := int(b[40] &^ (changedFlag | lateFlag)); i < len(ledgerReasons) {
 			a.Reason = ledgerReasons[i]
 		}
 		l.put(ledgerKey(b[:16]), a)
