@@ -3,6 +3,8 @@ package domain_test
 import (
 	"encoding/json"
 	"errors"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/wakepoint/wakepoint/domain"
@@ -160,5 +162,86 @@ func TestAnswerIsTheSameAfterRewriting(t *testing.T) {
 	tr, err := domain.Apply(p.Task, event(t, answer))
 	if err != nil || tr.Reason != domain.ReasonDuplicateAnswer {
 		t.Errorf("the same answer is %s (%v)", tr.Reason, err)
+	}
+}
+
+// Sixty-four events of the greatest size made a record that Temporal refuses,
+// so a sender could keep a task from ever continuing as new or closing.
+func TestRecordStaysBelowTheLimitOfTemporal(t *testing.T) {
+	t.Parallel()
+	const limit = 2 << 20
+	worst := func(unit string) {
+		text := func(n int) string { return strings.Repeat(unit, n/len(unit)) }
+		raw := func(n int) json.RawMessage { return json.RawMessage(`"` + strings.Repeat("x", n-2) + `"`) }
+		l, now := &domain.Ledger{}, task(t, "max=10000; start at=1")
+		for i := range domain.MaxQuestions {
+			q := domain.Event{
+				Type: domain.EventInputRequired, AtMs: 2, QuestionID: strconv.Itoa(i), Prompt: text(domain.MaxPrompt), Schema: raw(domain.MaxDetails),
+			}
+			tr, err := domain.Apply(now, q)
+			if errors.Is(err, domain.ErrInvalid) {
+				break // As many as there is room for.
+			}
+			now = tr.Task
+		}
+		for _, q := range now.Questions {
+			tr, err := domain.Apply(now, domain.Event{Type: domain.EventAnswer, AtMs: 3, QuestionID: q.QuestionID, Answer: raw(domain.MaxDetails)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			now = tr.Task
+		}
+		for i := range domain.LedgerLimit {
+			e := domain.Event{
+				Type: domain.EventHeartbeat, AtMs: 4, Stage: strconv.Itoa(i), Worker: text(domain.MaxWorker), Cursor: text(domain.MaxCursor),
+				ResultRef: text(domain.MaxRef), Prompt: text(domain.MaxPrompt), Reason: text(domain.MaxErrorText), Schema: raw(domain.MaxDetails),
+				Answer: raw(domain.MaxDetails), Error: &domain.TaskError{Message: text(domain.MaxErrorText), Details: raw(domain.MaxDetails)},
+			}
+			id := strconv.Itoa(i)
+			if i > 100 {
+				e = domain.Event{Type: domain.EventHeartbeat, AtMs: 4} // The ledger still fills.
+			}
+			tr, _, err := domain.Receive(now, l, domain.Callback{CallbackID: id, Event: e}, "", 5)
+			if err != nil {
+				t.Fatal(err)
+			}
+			now = tr.Task
+		}
+		tr, err := domain.Apply(now, domain.Event{Type: domain.EventFail, AtMs: 5, Error: &domain.TaskError{Message: text(domain.MaxErrorText), Details: raw(domain.MaxDetails)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		record, err := json.Marshal(map[string]any{"task": tr.Task, "ledger": l})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(record) >= limit || len(now.Questions) < 5 || l.Len() != domain.LedgerLimit {
+			t.Errorf("%q: a record of %d bytes, with %d questions and %d callbacks", unit, len(record), len(now.Questions), l.Len())
+		}
+	}
+	worst("x")
+	worst("\x01")
+}
+
+// What large events have pushed out cannot be told one by one.
+func TestResumeWithoutOldEventsIsASnapshot(t *testing.T) {
+	t.Parallel()
+	now := task(t, "; start at=1")
+	for i := range 6 {
+		e := domain.Event{Type: domain.EventHeartbeat, AtMs: 2, Stage: strconv.Itoa(i), Prompt: strings.Repeat("\x01", 16<<10)}
+		tr, err := domain.Apply(now, e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now = tr.Task
+	}
+	if len(now.History) >= 7 || now.History[len(now.History)-1].Version != 7 {
+		t.Fatalf("%d events are kept", len(now.History))
+	}
+	for cursor, want := range map[int64]domain.Mode{0: domain.ModeSnapshot, now.History[0].Version - 2: domain.ModeSnapshot, now.History[0].Version - 1: domain.ModeDelta, 7: domain.ModeCaughtUp} {
+		p, err := domain.Resume(now, cursor, 0)
+		if err != nil || p.Mode != want {
+			t.Errorf("cursor %d: %s, not %s (%v)", cursor, p.Mode, want, err)
+		}
 	}
 }

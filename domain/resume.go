@@ -26,7 +26,7 @@ type Page struct {
 
 // Resume tells a reader at the cursor what it has missed. The cursor is the
 // version that the reader knows, 0 for none; retention 0 means [Retention],
-// and no more than [HistoryLimit] events are kept.
+// and no more than [HistoryLimit] events and [HistoryBytes] are kept.
 func Resume(t Task, cursor int64, retention int) (Page, error) {
 	if cursor < 0 {
 		return Page{}, Invalid("cursor", "must be an integer >= 0, it is %d", cursor)
@@ -39,7 +39,8 @@ func Resume(t Task, cursor int64, retention int) (Page, error) {
 	switch {
 	case t.Version <= cursor:
 		p.Mode = ModeCaughtUp
-	case t.Version-cursor > int64(retention):
+	case t.Version-cursor > int64(retention), len(t.History) == 0, t.History[0].Version > cursor+1:
+		// The last: very large events push others out before their time.
 		p.Mode = ModeSnapshot
 	default:
 		for _, h := range t.History {

@@ -256,7 +256,7 @@ var resultRules = []Rule{
 
 var questionRules = []Rule{
 	{
-		On: on(EventInputRequired), From: from(StateRunning), When: "the id or the prompt is blank, or there are too many questions", Kind: Rejects,
+		On: on(EventInputRequired), From: from(StateRunning), When: "the id or the prompt is blank, or there are too many questions or too large ones", Kind: Rejects,
 		check: func(t Task, e Event) error {
 			switch {
 			case blank(e.QuestionID):
@@ -265,6 +265,8 @@ var questionRules = []Rule{
 				return Invalid("event.prompt", "must not be blank")
 			case t.question(e.QuestionID) < 0 && len(t.Questions) >= MaxQuestions:
 				return Invalid("event.questionId", "must be one of at most %d questions of an attempt", MaxQuestions)
+			case t.question(e.QuestionID) < 0 && t.questionBytes()+sizeAsJSON(e.Prompt)+sizeAsJSON(string(e.Schema)) > QuestionBytes:
+				return Invalid("event.schema", "must leave the questions of an attempt within %d bytes together", QuestionBytes)
 			}
 			return nil
 		},

@@ -5,8 +5,20 @@ import (
 	"math"
 )
 
-// HistoryLimit is how many of its newest events a task keeps.
-const HistoryLimit = 64
+// What a task keeps. Together with a full ledger (480 KiB) and the answers to
+// [MaxQuestions] questions (512 KiB) its record stays below the 2 MiB at which
+// Temporal refuses a payload: a task that grew beyond could neither continue
+// as new nor close.
+const (
+	// HistoryLimit is how many of its newest events a task keeps.
+	HistoryLimit = 64
+	// HistoryBytes is how many bytes of JSON they have together, roughly, except
+	// that the newest is always kept.
+	HistoryBytes = 256 << 10
+	// QuestionBytes is how many bytes of JSON the questions of an attempt have
+	// together, roughly, without their answers.
+	QuestionBytes = 256 << 10
+)
 
 // Entry is one recorded event and the version that it led to.
 type Entry struct {
@@ -174,7 +186,54 @@ func (t *Task) record(e Event) {
 	}
 	h := make([]Entry, 0, len(keep)+1)
 	h = append(h, keep...)
-	t.History = append(h, Entry{Version: t.Version, Event: e})
+	t.History = newest(append(h, Entry{Version: t.Version, Event: e}))
+}
+
+// newest drops what is too much from the old end.
+func newest(h []Entry) []Entry {
+	sizes, total := make([]int, len(h)), 0
+	for i := range h {
+		sizes[i] = h[i].Event.size()
+		total += sizes[i]
+	}
+	for i := 0; total > HistoryBytes && len(h) > 1; i++ {
+		total -= sizes[i]
+		h = h[1:]
+	}
+	return h
+}
+
+// size is about how many bytes an event has as JSON.
+func (e Event) size() int {
+	n := 256
+	for _, s := range []string{e.Worker, e.Cursor, e.Stage, e.ResultRef, e.ResultHash, e.ContentType, e.QuestionID, e.Prompt, e.By, e.Reason, e.Source} {
+		n += sizeAsJSON(s)
+	}
+	if e.Error != nil {
+		n += sizeAsJSON(e.Error.Message) + sizeAsJSON(string(e.Error.Details))
+	}
+	return n + sizeAsJSON(string(e.Schema)) + sizeAsJSON(string(e.Answer))
+}
+
+// sizeAsJSON counts what is escaped as six bytes, as for a control character.
+func sizeAsJSON(s string) int {
+	n := len(s)
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c < 0x20, c == '<', c == '>', c == '&', c == '"', c == '\\':
+			n += 5
+		}
+	}
+	return n
+}
+
+// questionBytes is about how many bytes the questions have as JSON.
+func (t Task) questionBytes() int {
+	n := 0
+	for _, q := range t.Questions {
+		n += sizeAsJSON(q.Prompt) + sizeAsJSON(string(q.Schema))
+	}
+	return n
 }
 
 // WithoutHistory is the record as a run gets it.
