@@ -12,6 +12,7 @@ import (
 	"github.com/compose-spec/compose-go/v2/types"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/wakepoint/wakepoint/config"
 	"github.com/wakepoint/wakepoint/tests/deploy"
 )
 
@@ -22,7 +23,7 @@ const (
 )
 
 // filledIn is what a user has to fill in.
-var filledIn = []string{"POSTGRES_USER=temporal", "POSTGRES_PASSWORD=quiet-otter-41"}
+var filledIn = []string{"POSTGRES_USER=temporal", "POSTGRES_PASSWORD=quiet-otter-41", "WAKEPOINT_SECRET=0123456789abcdef"}
 
 // order is the order in which the services may start.
 var order = []deploy.Edge{
@@ -125,11 +126,43 @@ func TestEnvExample(t *testing.T) {
 	if diff := cmp.Diff(deploy.Variables(read(t, composeFile)), slices.Sorted(maps.Keys(env))); diff != "" {
 		t.Errorf("used by the compose file (-) and listed in the example (+):\n%s", diff)
 	}
-	if env["POSTGRES_PASSWORD"] != "" {
-		t.Error("the example gives a password, which somebody would keep")
+	for _, secret := range []string{"POSTGRES_PASSWORD", "WAKEPOINT_SECRET"} {
+		if env[secret] != "" {
+			t.Errorf("the example gives a %s, which somebody would keep", secret)
+		}
 	}
 	if ignored := string(read(t, root+"/deploy/.gitignore")); !strings.Contains(ignored, "temporal.env\n") {
 		t.Error("the filled-in file is not ignored by git")
+	}
+}
+
+// The sample installation is whole, keeps its data in the named volume and takes its secret from where compose puts it.
+func TestSampleInstallation(t *testing.T) {
+	t.Parallel()
+	conf, err := config.Load(filepath.FromSlash(root + "/deploy/wakepoint.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	worker := load(t).Services["worker"]
+	if !slices.ContainsFunc(worker.Volumes, func(v types.ServiceVolumeConfig) bool {
+		return v.Type == types.VolumeTypeVolume && v.Target == conf.DataDir
+	}) {
+		t.Errorf("data folder %s is on no named volume", conf.DataDir)
+	}
+	env, ok := worker.Environment[conf.Secret.Env]
+	if !ok || env == nil {
+		t.Fatalf("the worker has no variable %q", conf.Secret.Env)
+	}
+	if _, err := config.Secret(conf, func(string) string { return *env }); err != nil {
+		t.Error(err)
+	}
+	if worker.Hostname == "" {
+		t.Error("the worker has no fixed host name, so its next container would not find the jobs of this one")
+	}
+	if mounted := slices.ContainsFunc(worker.Volumes, func(v types.ServiceVolumeConfig) bool {
+		return filepath.Base(v.Source) == "wakepoint.yaml" && slices.Contains(worker.Command, v.Target)
+	}); !mounted {
+		t.Error("the worker is not told to read the mounted installation")
 	}
 }
 
