@@ -230,7 +230,7 @@ func (t *Tool) checkTargets(p *problems, key string, c *Config) {
 		case slices.Contains(t.Targets[:i], name):
 			p.add(at, "is there twice: %s", quote(name))
 		case !slices.Contains(known, name):
-			p.add(at, "must name a declared target, %s is none%s", quote(name), suggestion(name, known))
+			p.add(at, "must name a declared target, %s is none%s", quote(name), Suggest(name, known))
 		}
 	}
 }

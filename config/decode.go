@@ -180,7 +180,7 @@ func (d *decoder) mapping(n *yaml.Node, path string, fields []field, showKeys bo
 			d.failAt(at, path, "must have no other keys than %s", strings.Join(names, ", "))
 			return
 		}
-		d.failAt(at, join(path, shorten(key)), "is not a known key%s", suggestion(key, names))
+		d.failAt(at, join(path, shorten(key)), "is not a known key%s", Suggest(key, names))
 	})
 }
 

@@ -2,9 +2,9 @@ package config
 
 import "strings"
 
-// suggestion names the known word that is nearest to a wrong one, as the end of
+// Suggest names the known word that is nearest to a wrong one, as the end of
 // an error; without a near one it lists them all.
-func suggestion(wrong string, known []string) string {
+func Suggest(wrong string, known []string) string {
 	if best := nearest(wrong, known); best != "" {
 		return "; did you mean " + best + "?"
 	}
