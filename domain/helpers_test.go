@@ -67,8 +67,13 @@ func apply(t *testing.T, p *domaintest.Pair, line string) domain.Transition {
 	return tr
 }
 
-// task lives the life that is told: a creation and events, between semicolons.
+// task lives a life that is told: a creation and events, between semicolons.
 func task(t *testing.T, life string) domain.Task {
+	t.Helper()
+	return lived(t, life).Task
+}
+
+func lived(t *testing.T, life string) *domaintest.Pair {
 	t.Helper()
 	create, events, _ := strings.Cut(life, ";")
 	p := newPair(t, create)
@@ -77,7 +82,7 @@ func task(t *testing.T, life string) domain.Task {
 			apply(t, p, line)
 		}
 	}
-	return p.Task
+	return p
 }
 
 func callback(t *testing.T, id, line string) domain.Callback {

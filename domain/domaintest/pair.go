@@ -27,12 +27,31 @@ type Pair struct {
 	Oracle *Oracle
 	// Outbox holds what the task had to tell.
 	Outbox domain.Outbox
-	steps  int
+	// Careful looks for changes of the argument behind pointers at every step,
+	// not only at every eighth.
+	Careful bool
+	steps   int
+	told    map[string]bool
 }
 
 func (p *Pair) guard() guarded {
 	p.steps++
-	return guard(p.Task, p.steps%8 == 1)
+	return guard(p.Task, p.Careful || p.steps%8 == 1)
+}
+
+// tell collects a notification; the second one of a state and version is one
+// too many.
+func (p *Pair) tell(n domain.Notification) []string {
+	key := fmt.Sprintf("%s@%d", n.State, n.Version)
+	if p.told[key] {
+		return []string{"told twice: " + key}
+	}
+	if p.told == nil {
+		p.told = map[string]bool{}
+	}
+	p.told[key] = true
+	p.Outbox.Add(n)
+	return nil
 }
 
 // NewPair makes a task and its oracle. An invalid creation gives the domain's
@@ -109,7 +128,7 @@ func (p *Pair) settle(e domain.Event, tr domain.Transition, err error, what []st
 		what = append(what, p.Oracle.Differences(tr.Task)...)
 		p.Task = tr.Task
 		if tr.Notification != nil {
-			p.Outbox.Add(*tr.Notification)
+			what = append(what, p.tell(*tr.Notification)...)
 		}
 	}
 	if len(what) > 0 {
