@@ -193,7 +193,9 @@ type alarm struct {
 // arm keeps one timer that rings no later than atMs. A timer that is set too
 // early is left to ring: that costs less than replacing it.
 func (r *task) arm(atMs int64, what domain.Wake) {
-	if atMs == 0 || (r.timer.atMs != 0 && r.timer.atMs <= atMs) {
+	// A time that has come is for the loop, or for what the loop waits for: a
+	// timer for it would ring again and again.
+	if atMs <= r.nowMs() || (r.timer.atMs != 0 && r.timer.atMs <= atMs) {
 		return
 	}
 	if r.timer.cancel != nil {
@@ -202,7 +204,7 @@ func (r *task) arm(atMs int64, what domain.Wake) {
 	ctx, cancel := workflow.WithCancel(r.ctx)
 	r.timer = alarm{atMs: atMs, cancel: cancel}
 	d := time.Duration(atMs-r.nowMs()) * time.Millisecond
-	f := workflow.NewTimerWithOptions(ctx, max(d, 0), workflow.TimerOptions{Summary: string(what)})
+	f := workflow.NewTimerWithOptions(ctx, d, workflow.TimerOptions{Summary: string(what)})
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		if err := f.Get(ctx, nil); err != nil {
 			return

@@ -129,12 +129,12 @@ func (r *task) close() (*protocol.TaskRecord, error) {
 	}
 	switch r.t.State {
 	case domain.StateFailed:
-		return nil, temporal.NewNonRetryableApplicationError(r.t.Tool+" failed: "+r.t.Error.Error(), protocol.ErrTypeTaskFailed, nil, r.record())
+		return nil, temporal.NewNonRetryableApplicationError(r.t.Tool+" failed: "+r.t.Error.Error(), protocol.ErrTypeTaskFailed, nil, *r.record())
 	case domain.StateExpired:
 		when := time.UnixMilli(r.t.ExpiresAtMs).UTC().Format(time.RFC3339)
-		return nil, temporal.NewNonRetryableApplicationError(r.t.Tool+" expired at its deadline, "+when, protocol.ErrTypeTaskExpired, nil, r.record())
+		return nil, temporal.NewNonRetryableApplicationError(r.t.Tool+" expired at its deadline, "+when, protocol.ErrTypeTaskExpired, nil, *r.record())
 	case domain.StateCancelled:
-		return nil, temporal.NewCanceledError(r.record())
+		return nil, temporal.NewCanceledError(*r.record())
 	default:
 		return r.record(), nil
 	}

@@ -47,16 +47,15 @@ const (
 
 // Activities.
 const (
-	ActivitySubmit      = "SubmitTool"
-	ActivityProbe       = "ProbeTool"
-	ActivityAsk         = "AskTool"
-	ActivityCancel      = "CancelTool"
-	ActivityLease       = "HoldLease"
-	ActivityStore       = "StoreInline"
-	ActivityNotifyRun   = "NotifyRun"
-	ActivitySend        = "SendDelivery"
-	ActivityLogs        = "ReadLogs"
-	ActivityRemoveFiles = "RemoveFiles"
+	ActivitySubmit    = "SubmitTool"
+	ActivityProbe     = "ProbeTool"
+	ActivityAsk       = "AskTool"
+	ActivityCancel    = "CancelTool"
+	ActivityLease     = "HoldLease"
+	ActivityStore     = "StoreInline"
+	ActivityNotifyRun = "NotifyRun"
+	ActivitySend      = "SendDelivery"
+	ActivityLogs      = "ReadLogs"
 )
 
 // DefaultTaskQueue is where workflows and most activities run.
