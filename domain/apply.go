@@ -30,6 +30,9 @@ type Transition struct {
 	Late bool `json:"late,omitempty"`
 	// Notification is set when Notify is.
 	Notification *Notification `json:"notification,omitempty"`
+	// LateNotification is set when the event caused the expiry and brought a
+	// late result that is kept: two changes, and two things to tell.
+	LateNotification *Notification `json:"lateNotification,omitempty"`
 }
 
 // Apply gives what an event comes to. It never changes its argument. An error
@@ -52,6 +55,13 @@ func Apply(t Task, e Event) (Transition, error) {
 	}
 	tr, err := applyOne(t, e)
 	tr.Late = late
+	if err == nil && tr.Reason == ReasonExpired && keepsLate(tr.Task, e) {
+		kept, err := applyOne(tr.Task, e)
+		if err != nil {
+			return Transition{}, err
+		}
+		tr.Task, tr.LateNotification = kept.Task, kept.Notification
+	}
 	return tr, err
 }
 

@@ -48,6 +48,9 @@ Two things come before the rules. A callback id that has been answered is ` + "`
 unless the tool is declared ` + "`strict`" + `, a progress, a success, a failure or a question that reaches a task that was never started,
 before its deadline, starts it first, as an event of its own: webhooks come in any order.
 
+One thing comes after them. When late results are recorded, a success that caused the expiry by rule 10 is also held against rule 5,
+so that it is kept, and told, like one that found the task expired.
+
 | # | event | from | when | to | kind | reason | notify |
 | --- | --- | --- | --- | --- | --- | --- | --- |
 `)

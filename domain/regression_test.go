@@ -245,3 +245,21 @@ func TestResumeWithoutOldEventsIsASnapshot(t *testing.T) {
 		}
 	}
 }
+
+// A late result that itself caused the expiry was kept without being told or
+// recorded; only the expiry was.
+func TestLateResultThatCausesTheExpiryIsTold(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, "ttl=100 late=record")
+	apply(t, p, "start at=1")
+	tr := apply(t, p, "succeed at=120 ref=r hash=h")
+	if tr.Reason != domain.ReasonExpired || tr.Notification == nil || tr.Notification.Version != 2 {
+		t.Errorf("%s, told %+v", tr.Reason, tr.Notification)
+	}
+	if n := tr.LateNotification; n == nil || n.Version != 3 || n.Reason != domain.ReasonLateResult || n.AtMs != 120 {
+		t.Errorf("of the late result is told %+v", n)
+	}
+	if h := tr.Task.History; len(h) != 3 || h[2].Event.ResultHash != "h" {
+		t.Errorf("the history is %s", entries(h))
+	}
+}

@@ -123,9 +123,6 @@ var deadlineRules = []Rule{{
 	guard: func(t Task, e Event) bool { return e.Type == EventExpire || e.AtMs >= t.ExpiresAtMs },
 	do: func(t *Task, e *Event) {
 		t.end(t.ExpiresAtMs)
-		if keepsLate(*t, *e) {
-			t.keepLate(*e)
-		}
 		// The record shows the deadline itself, whoever was late, so that the
 		// same task replayed with other callers has the same history.
 		*e = Event{Type: EventExpire, AtMs: t.ExpiresAtMs}

@@ -48,7 +48,9 @@ func (o *Oracle) Receive(c domain.Callback, nowMs int64) (Verdict, bool) {
 		o.Repeats++
 		return v, true
 	}
-	if !outside(c.Event.Type) || c.Event.AtMs < 0 || c.Event.Attempt < 0 {
+	// Sizes and encodings are no matter of judgement, so the oracle has no
+	// opinion of its own on them.
+	if !outside(c.Event.Type) || c.Event.Validate() != nil {
 		return invalid()
 	}
 	e := c.Event

@@ -116,7 +116,7 @@ func (g guarded) broken(e domain.Event, tr domain.Transition, err error) []strin
 		say("no change, and yet the task differs:\n    %s\n    %s", text(t), text(n))
 	case tr.Changed && added < 1:
 		say("a change without a version")
-	case tr.Changed && added > 1 && (added != 2 || t.Attempts != 0 || t.State != domain.StateQueued):
+	case tr.Changed && added > 1 && (added != 2 || (t.Attempts != 0 || t.State != domain.StateQueued) && tr.LateNotification == nil):
 		say("%d versions for one event", added)
 	}
 	out = append(out, historyBroken(t, n)...)
@@ -152,13 +152,18 @@ func historyBroken(t, n domain.Task) []string {
 }
 
 func notificationBroken(e domain.Event, tr domain.Transition) []string {
-	n := tr.Notification
+	n, late, version := tr.Notification, tr.LateNotification, tr.Task.Version
+	if late != nil {
+		version--
+	}
 	switch {
 	case tr.Notify != (n != nil):
 		return []string{"notify without a notification, or the other way round"}
 	case tr.Changed && tr.Task.State.Terminal() != tr.Notify:
 		return []string{fmt.Sprintf("a change to %s with notify %v", tr.Task.State, tr.Notify)}
-	case n != nil && (!tr.Changed || n.TaskID != tr.Task.ID || n.State != tr.Task.State || n.Version != tr.Task.Version || n.Reason != tr.Reason):
+	case late != nil && (n == nil || tr.Reason != domain.ReasonExpired || late.Version != tr.Task.Version || late.Reason != domain.ReasonLateResult || late.AtMs != e.AtMs):
+		return []string{fmt.Sprintf("a notification of a late result that isn't one: %+v", *late)}
+	case n != nil && (!tr.Changed || n.TaskID != tr.Task.ID || n.State != tr.Task.State || n.Version != version || n.Reason != tr.Reason):
 		return []string{fmt.Sprintf("a notification that isn't of this change: %+v", *n)}
 	case n != nil && e.AtMs != 0 && n.AtMs != e.AtMs:
 		return []string{fmt.Sprintf("a notification of %d for an event of %d", n.AtMs, e.AtMs)}

@@ -140,6 +140,8 @@ func (o *Oracle) decide(e domain.Event) (Verdict, bool) {
 		o.tell()
 		if e.Type == "succeed" && o.keepsLate(e) {
 			o.LateHash = e.ResultHash
+			o.write("succeed", e.AtMs)
+			o.tell()
 		}
 		return told("expired")
 	}

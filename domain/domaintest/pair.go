@@ -130,6 +130,12 @@ func (p *Pair) settle(e domain.Event, tr domain.Transition, err error, what []st
 		if tr.Notification != nil {
 			what = append(what, p.tell(*tr.Notification)...)
 		}
+		if tr.LateNotification != nil {
+			what = append(what, p.tell(*tr.LateNotification)...)
+		}
+		if len(p.told) != len(p.Oracle.Notified) {
+			what = append(what, fmt.Sprintf("told: oracle %v, domain %v", p.Oracle.Notified, p.told))
+		}
 	}
 	if len(what) > 0 {
 		return &Disagreement{Event: e, What: what}
