@@ -159,9 +159,10 @@ func TestSampleInstallation(t *testing.T) {
 	if worker.Hostname == "" {
 		t.Error("the worker has no fixed host name, so its next container would not find the jobs of this one")
 	}
-	if mounted := slices.ContainsFunc(worker.Volumes, func(v types.ServiceVolumeConfig) bool {
-		return filepath.Base(v.Source) == "wakepoint.yaml" && slices.Contains(worker.Command, v.Target)
-	}); !mounted {
+	named := worker.Environment["WAKEPOINT_CONFIG"]
+	if named == nil || !slices.ContainsFunc(worker.Volumes, func(v types.ServiceVolumeConfig) bool {
+		return filepath.Base(v.Source) == "wakepoint.yaml" && v.Target == *named
+	}) {
 		t.Error("the worker is not told to read the mounted installation")
 	}
 }
