@@ -1,0 +1,248 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	sdkclient "go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/contrib/envconfig"
+	sdklog "go.temporal.io/sdk/log"
+
+	"github.com/wakepoint/wakepoint/config"
+	"github.com/wakepoint/wakepoint/starter"
+	"github.com/wakepoint/wakepoint/store"
+)
+
+// dialTimeout bounds the first contact with an engine.
+const dialTimeout = 5 * time.Second
+
+// defaultAddress is where Temporal listens by default. An address, not a name:
+// a local name may lead to an interface on which nobody listens.
+const defaultAddress = "127.0.0.1:7233"
+
+// endpoint is where the engine is, and how it was found.
+type endpoint struct {
+	options sdkclient.Options
+	// from says where the address comes from, for people.
+	from  string
+	uiURL string
+}
+
+// endpoint finds the engine: the flag, the environment or a profile that was
+// named, the stack that runs in the data folder, the default profile, the
+// default address.
+func (a *app) endpoint(dataDir string) (endpoint, error) {
+	if a.local {
+		return endpoint{options: sdkclient.Options{HostPort: a.address, Namespace: a.namespace}, from: "--address", uiURL: a.env.get(envUI)}.finished(), nil
+	}
+	profile, err := envconfig.LoadClientConfigProfile(envconfig.LoadClientConfigProfileOptions{ConfigFileProfile: a.profile, EnvLookup: a.env})
+	if err != nil {
+		return endpoint{}, &failure{
+			code: codeConfig, message: "read the connection's profile: " + err.Error(), hint: "see `wakepoint help connection`", cause: err,
+		}
+	}
+	e := endpoint{from: "the default", uiURL: a.env.get(envUI)}
+	named := a.profile != "" || a.env.get("TEMPORAL_PROFILE") != "" || a.env.get("TEMPORAL_ADDRESS") != ""
+	info, running := a.running(dataDir)
+	switch {
+	case a.address != "":
+		profile.Address, e.from = a.address, "--address"
+	case named && profile.Address != "":
+		e.from = "the environment or the profile"
+	case running:
+		profile.Address, e.from = info.Address, "the stack in "+info.DataDir
+		if e.uiURL == "" {
+			e.uiURL = info.UIURL
+		}
+		if profile.Namespace == "" || a.env.get("TEMPORAL_NAMESPACE") == "" {
+			profile.Namespace = info.Namespace
+		}
+		// A local engine knows neither keys nor certificates.
+		profile.TLS, profile.APIKey = nil, ""
+	case profile.Address != "":
+		e.from = "the default profile"
+	default:
+		profile.Address = defaultAddress
+	}
+	if a.namespace != "" {
+		profile.Namespace = a.namespace
+	}
+	if e.options, err = profile.ToClientOptions(envconfig.ToClientOptionsRequest{}); err != nil {
+		return endpoint{}, &failure{code: codeConfig, message: "read the connection's profile: " + err.Error(), cause: err}
+	}
+	return e.finished(), nil
+}
+
+// finished fills in what nobody chose.
+func (e endpoint) finished() endpoint {
+	if e.options.Namespace == "" {
+		e.options.Namespace = sdkclient.DefaultNamespace
+	}
+	if host, _, err := net.SplitHostPort(e.options.HostPort); err == nil && net.ParseIP(host).IsLoopback() {
+		// Compressing requests costs more than it saves when they stay in the machine.
+		e.options.ConnectionOptions.GrpcCompression = &sdkclient.GrpcCompressionNone{}
+	}
+	return e
+}
+
+// dial opens the connection, or says where it tried.
+func (e endpoint) dial(ctx context.Context, logger *slog.Logger) (sdkclient.Client, error) {
+	e.options.Logger = sdklog.NewStructuredLogger(logger)
+	wait, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	c, err := sdkclient.DialContext(wait, e.options)
+	if err == nil {
+		return c, nil
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return nil, &failure{
+		code: string(starter.CodeUnavailable), message: "no engine answers at " + e.options.HostPort + " (from " + e.from + ")",
+		hint: "start one with `wakepoint dev`, or name one with --address or TEMPORAL_ADDRESS", cause: err,
+	}
+}
+
+// config reads the configuration: the file of the flag or of the environment,
+// else wakepoint.yaml in the current folder, else the one with which a stack runs
+// in the data folder. Without any of them there are no tools.
+func (a *app) config() (*config.Config, error) {
+	file, err := a.findConfig()
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := a.load(file)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.DataDir, err = a.data(cfg.DataDir); err != nil {
+		return nil, err
+	}
+	if a.tenant != "" {
+		cfg.Tenant = a.tenant
+	}
+	return cfg, nil
+}
+
+func (a *app) load(file string) (*config.Config, error) {
+	if file == "" {
+		wd, err := a.deps.dir()
+		if err != nil {
+			return nil, err
+		}
+		return config.New(config.Config{Dir: wd})
+	}
+	cfg, err := config.Load(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &failure{code: codeConfig, message: "there is no file " + file, hint: "name the configuration with --config", cause: err}
+	}
+	return cfg, err
+}
+
+// findConfig gives the file to read, "" for none.
+func (a *app) findConfig() (string, error) {
+	wd, err := a.deps.dir()
+	if err != nil {
+		return "", err
+	}
+	for _, file := range []string{a.configFile, a.env.get(envConfig)} {
+		if file == "" {
+			continue
+		}
+		if !filepath.IsAbs(file) {
+			file = filepath.Join(wd, file)
+		}
+		return file, nil
+	}
+	info, running := a.running(config.DefaultDataDir)
+	// A folder that was named leads to what runs there, not to what lies here.
+	if running && info.Config != "" && (a.dataDir != "" || a.env.get(envData) != "") {
+		return info.Config, nil
+	}
+	here := filepath.Join(wd, config.FileName)
+	if _, err := os.Stat(here); err == nil {
+		return here, nil
+	}
+	if running {
+		return info.Config, nil
+	}
+	return "", nil
+}
+
+// needs is what a command needs beside the engine. What it does not need is not
+// opened: it would be made where nobody wants it.
+type needs struct {
+	// secret is that of the installation, for idempotency keys.
+	secret bool
+	// results is the store of results.
+	results bool
+}
+
+// connect is the way to a real engine.
+func connect(ctx context.Context, a *app, need needs) (*session, error) {
+	cfg, err := a.config()
+	if err != nil {
+		return nil, err
+	}
+	e, err := a.endpoint(cfg.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	temporal, err := e.dial(ctx, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, err
+	}
+	s, err := a.open(ctx, cfg, temporal, need)
+	if err != nil {
+		temporal.Close()
+		return nil, err
+	}
+	s.namespace, s.uiURL = e.options.Namespace, e.uiURL
+	return s, nil
+}
+
+// open makes a client of a connection.
+func (a *app) open(ctx context.Context, cfg *config.Config, temporal sdkclient.Client, need needs) (*session, error) {
+	o := starter.Options{Temporal: temporal, Config: cfg, Logger: a.logger()}
+	var err error
+	if need.secret {
+		if o.Secret, err = config.Secret(cfg, a.env.get); err != nil {
+			return nil, err
+		}
+	}
+	end := temporal.Close
+	if need.results {
+		if o.Store, err = store.Open(ctx, cfg.BlobURL()); err != nil {
+			return nil, &failure{code: codeConfig, message: "open the store of results: " + err.Error(), cause: err}
+		}
+		end = func() {
+			_ = o.Store.Close()
+			temporal.Close()
+		}
+	}
+	c, err := starter.New(o)
+	if err != nil {
+		return nil, err
+	}
+	return &session{tasks: client{c}, close: end}, nil
+}
+
+// link is the page of a workflow in the Temporal UI, "" if its address is not known.
+func (s *session) link(workflowID, runID string) string {
+	if s.uiURL == "" {
+		return ""
+	}
+	link := strings.TrimRight(s.uiURL, "/") + "/namespaces/" + url.PathEscape(s.namespace) + "/workflows/" + url.PathEscape(workflowID)
+	if runID != "" {
+		link += "/" + url.PathEscape(runID) + "/history"
+	}
+	return link
+}

@@ -1,0 +1,207 @@
+package cli
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wakepoint/wakepoint/config"
+	"github.com/wakepoint/wakepoint/starter"
+	"github.com/wakepoint/wakepoint/starter/cli/dev"
+	"github.com/wakepoint/wakepoint/starter/cli/term"
+)
+
+// stackFlags are those of the commands that start an engine.
+type stackFlags struct {
+	engine, durability string
+	port, uiPort       int
+	noWorker           bool
+}
+
+func (a *app) devCommand() *cobra.Command {
+	var f stackFlags
+	cmd := &cobra.Command{
+		Use: "dev", Short: "run an engine and a worker on this machine, until ctrl-c", Args: exactly(),
+		Long: `Runs an engine and a worker as child processes, and starts them again when they die.
+Everything is kept in the data folder: the next start goes on where this one ends,
+however it ends. Other commands in the same folder find the engine by themselves.
+
+One wakepoint dev at a time has a data folder.`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.dev(cmd.Context(), f) },
+	}
+	a.configFlags(cmd.Flags())
+	a.stackFlags(cmd, &f, dev.PortDefault)
+	cmd.Flags().StringVar(&a.namespace, "namespace", "default", "Temporal namespace")
+	cmd.Flags().StringVar(&a.profile, "profile", "", "profile of Temporal's configuration file, with --engine HOST:PORT")
+	cmd.Flags().BoolVar(&f.noWorker, "no-worker", false, "only the engine, for workers of your own")
+	return cmd
+}
+
+func (a *app) stackFlags(cmd *cobra.Command, f *stackFlags, port int) {
+	fl := cmd.Flags()
+	fl.StringVar(&f.engine, "engine", dev.EngineAuto, "auto, the PATH of wakepoint-engine or temporal, or HOST:PORT of one that runs")
+	fl.IntVar(&f.port, "port", port, "port of the engine, 0 for any free one (-1: 7233 if it is free)")
+	fl.IntVar(&f.uiPort, "ui-port", port, "port of the Temporal UI, 0 for any free one (-1: that of the engine and 1000)")
+	fl.StringVar(&f.durability, "durability", dev.DurabilityNormal, "normal or full: whether a power cut may take the last moments")
+}
+
+// durability says in words what a choice is worth.
+var durability = map[string]string{
+	dev.DurabilityNormal: "normal: survives the crash of any process; a power cut may take the last moments. This trades safety for speed, --durability full does not",
+	dev.DurabilityFull:   "full: what was acknowledged survives a power cut too",
+}
+
+func (a *app) dev(ctx context.Context, f stackFlags) error {
+	cfg, err := a.config()
+	if err != nil {
+		return err
+	}
+	o, err := a.stackOptions(ctx, cfg, f)
+	if err != nil {
+		return err
+	}
+	o.Notify = a.tellEvent
+	s, err := a.deps.start(ctx, o)
+	if err != nil {
+		return err
+	}
+	if err := a.devReady(cfg, s.Info(), f); err != nil {
+		return a.stopStack(ctx, s, err)
+	}
+	return a.stopStack(ctx, s, s.Wait(ctx))
+}
+
+// stackOptions puts an engine and a worker of this program together.
+func (a *app) stackOptions(ctx context.Context, cfg *config.Config, f stackFlags) (dev.Options, error) {
+	if _, ok := durability[f.durability]; !ok {
+		return dev.Options{}, usage("", "--durability must be normal or full, not %q", f.durability)
+	}
+	for _, p := range []struct {
+		name string
+		port int
+	}{{"--port", f.port}, {"--ui-port", f.uiPort}} {
+		if p.port < dev.PortDefault || p.port > 65535 {
+			return dev.Options{}, usage("", "%s must be 0 (any free one) to 65535, it is %d", p.name, p.port)
+		}
+	}
+	engine, err := a.search().Engine(ctx, f.engine)
+	if err != nil {
+		return dev.Options{}, err
+	}
+	self, err := a.deps.self()
+	if err != nil {
+		return dev.Options{}, err
+	}
+	a.address, a.local = engine.Address, engine.Kind != dev.KindOutside
+	e, err := a.endpoint(cfg.DataDir)
+	if err != nil {
+		return dev.Options{}, err
+	}
+	at := func(address string) endpoint {
+		e.options.HostPort = address
+		return e
+	}
+	o := dev.Options{
+		DataDir: cfg.DataDir, Engine: engine, Port: f.port, UIPort: f.uiPort, Namespace: e.options.Namespace, Durability: f.durability, Config: cfg.File,
+		Leash: []string{self, commandLeash}, Env: a.env,
+		Dial: func(ctx context.Context, address string) error {
+			c, err := at(address).dial(ctx, slog.New(slog.DiscardHandler))
+			if err == nil {
+				c.Close()
+			}
+			return err
+		},
+		Prepare: func(ctx context.Context, info dev.Info) error {
+			c, err := at(info.Address).dial(ctx, slog.New(slog.DiscardHandler))
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			_, err = starter.Setup(ctx, c, starter.SetupOptions{Namespace: info.Namespace})
+			return err
+		},
+	}
+	if !f.noWorker {
+		o.Worker = func(info dev.Info, ready string) []string { return a.workerCommandLine(self, info, ready) }
+	}
+	return o, nil
+}
+
+// workerCommandLine runs this program as the worker of a stack.
+func (a *app) workerCommandLine(self string, info dev.Info, ready string) []string {
+	argv := []string{
+		self, "worker", "--address", info.Address, "--namespace", info.Namespace, "--data", info.DataDir, "--ready-file", ready, "--exit-with-stdin",
+	}
+	if info.Config != "" {
+		argv = append(argv, "--config", info.Config)
+	}
+	switch {
+	case a.local:
+		argv = append(argv, "--local")
+	case a.profile != "":
+		argv = append(argv, "--profile", a.profile)
+	}
+	return argv
+}
+
+// devReady says where everything is.
+func (a *app) devReady(cfg *config.Config, info dev.Info, f stackFlags) error {
+	if a.json {
+		return a.printJSON(info)
+	}
+	engine := info.Address
+	if info.EngineVersion != "" {
+		engine += ", " + info.EngineVersion
+	}
+	worker := toolsFrom(cfg)
+	if f.noWorker {
+		worker = "no worker"
+	}
+	term.Fields(a.out, []term.Field{
+		{Name: "engine", Value: engine}, {Name: "temporal ui", Value: info.UIURL}, {Name: "namespace", Value: info.Namespace},
+		{Name: "tools", Value: worker}, {Name: "data", Value: info.DataDir}, {Name: "durability", Value: durability[info.Durability]},
+	})
+	a.say("ready; stop with ctrl-c")
+	if len(cfg.Tools) > 0 {
+		a.say("hint: in another terminal: wakepoint task submit %s", cfg.Tools[0].Name)
+	}
+	return nil
+}
+
+// tellEvent says what happens to the children.
+func (a *app) tellEvent(e dev.Event) {
+	switch e.What {
+	case dev.Said:
+		a.say("%s: %s", e.Child, term.Clean(e.Line))
+	case dev.Died:
+		a.say("the %s (pid %d) ended: %s", e.Child, e.PID, strings.TrimPrefix(e.Err.Error(), "the "+e.Child+" ended: "))
+	case dev.Waiting:
+		a.say("the %s is started again in %s", e.Child, term.Duration(e.Pause))
+	case dev.Ready:
+		a.say("the %s works (pid %d)", e.Child, e.PID)
+	case dev.Stopped:
+		if e.Err != nil {
+			a.say("the %s (pid %d): %v", e.Child, e.PID, e.Err)
+		}
+	case dev.Started:
+	}
+}
+
+// stopStack stops the children in order; a second ctrl-c kills them. The error
+// is the one before, else that of stopping.
+func (a *app) stopStack(ctx context.Context, s stack, before error) error {
+	hurry, cancel := signal.NotifyContext(context.WithoutCancel(ctx), os.Interrupt, syscall.SIGTERM)
+	defer cancel()
+	if ctx.Err() != nil {
+		a.say("stopping; ctrl-c again kills")
+	}
+	if err := s.Stop(hurry); before == nil {
+		return err
+	}
+	return before
+}

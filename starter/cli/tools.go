@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wakepoint/wakepoint/config"
+	"github.com/wakepoint/wakepoint/starter/cli/term"
+)
+
+func (a *app) toolsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "tools [TOOL]", Short: "list the declared tools, or show one", Args: atMost(1), ValidArgsFunction: a.completeTools,
+		RunE: func(_ *cobra.Command, args []string) error {
+			cfg, err := a.config()
+			if err != nil {
+				return err
+			}
+			if len(args) == 1 {
+				return a.tool(cfg, args[0])
+			}
+			return a.tools(cfg)
+		},
+	}
+	a.configFlags(cmd.Flags())
+	return cmd
+}
+
+func (a *app) tools(cfg *config.Config) error {
+	if a.json {
+		list := cfg.Tools
+		if list == nil {
+			list = []config.Tool{}
+		}
+		return a.printJSON(map[string]any{"tools": list})
+	}
+	if len(cfg.Tools) == 0 {
+		a.say("no tool is declared")
+		if cfg.File == "" {
+			a.say("hint: declare some in " + config.FileName + ", see docs/config.md")
+		}
+		return nil
+	}
+	rows := make([][]string, 0, len(cfg.Tools))
+	for _, t := range cfg.Tools {
+		rows = append(rows, []string{t.Name, t.Executor, string(t.Policy.Effects), config.FormatDuration(t.TTL), fmt.Sprint(t.MaxAttempts), t.Title})
+	}
+	term.Table(a.out, []string{"TOOL", "EXECUTOR", "EFFECTS", "TTL", "ATTEMPTS", "TITLE"}, rows)
+	return nil
+}
+
+func (a *app) tool(cfg *config.Config, name string) error {
+	t, ok := cfg.Tool(name)
+	if !ok {
+		var known []string
+		for _, k := range cfg.Tools {
+			known = append(known, k.Name)
+		}
+		return failf("unknown-tool", "list the tools: wakepoint tools", "no tool %q is declared%s", name, config.Suggest(name, known))
+	}
+	if a.json {
+		return a.printJSON(t)
+	}
+	priority := ""
+	if t.Priority > 0 {
+		priority = fmt.Sprint(t.Priority)
+	}
+	term.Fields(a.out, []term.Field{
+		{Name: "tool", Value: t.Name}, {Name: "title", Value: t.Title}, {Name: "description", Value: t.Description}, {Name: "version", Value: t.Version},
+		{Name: "executor", Value: t.Executor}, {Name: "effects", Value: string(t.Policy.Effects)},
+		{Name: "ttl", Value: config.FormatDuration(t.TTL) + ", at most " + config.FormatDuration(t.MaxTTL)},
+		{Name: "attempts", Value: fmt.Sprint(t.MaxAttempts)}, {Name: "priority", Value: priority}, {Name: "task queue", Value: t.TaskQueue},
+		{Name: "input schema", Value: string(t.InputSchema)},
+	})
+	a.say("hint: wakepoint task submit %s --wait", t.Name)
+	return nil
+}

@@ -1,0 +1,244 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/wakepoint/wakepoint/domain"
+	"github.com/wakepoint/wakepoint/starter"
+	"github.com/wakepoint/wakepoint/starter/cli/term"
+)
+
+func ms(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+
+// viewOf is a description for programs, without the history: the events of a
+// task are told once, where they happen.
+func viewOf(d starter.Description) starter.Description {
+	d.Task = d.Task.WithoutHistory()
+	return d
+}
+
+// rowOf is a task as a line with a bar.
+func rowOf(name string, d starter.Description) term.Row {
+	r := term.Row{Name: name, State: string(d.Phase), Percent: d.Task.Progress, Note: note(d)}
+	if d.Task.State == domain.StateQueued {
+		r.Percent = -1
+	}
+	return r
+}
+
+// note is what else there is to say about a task on its line.
+func note(d starter.Description) string {
+	t := d.Task
+	switch {
+	case t.State == domain.StateSucceeded:
+		return "in " + term.Duration(ms(t.EndedAtMs-t.CreatedAtMs))
+	case t.State.Terminal() && t.Error != nil:
+		return t.Error.Error()
+	case t.State.Terminal():
+		return ""
+	}
+	var parts []string
+	if t.Cancel != nil {
+		parts = append(parts, "cancel requested")
+	}
+	if d.Phase == domain.PhaseWaitingInput {
+		q, _ := t.OpenQuestion()
+		parts = append(parts, "asks "+q.QuestionID+": "+q.Prompt)
+	}
+	if t.Stage != "" {
+		parts = append(parts, t.Stage)
+	}
+	if d.Stalled {
+		parts = append(parts, "stalled")
+	}
+	if t.RetryAtMs > 0 && t.Error != nil {
+		parts = append(parts, t.Error.Error())
+	}
+	return strings.Join(parts, ", ")
+}
+
+// eventText says in words what happened to a task.
+func eventText(e domain.Event) string {
+	parts := []string{string(e.Type)}
+	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
+	if e.Progress != nil {
+		add("%g%%", *e.Progress)
+	}
+	if e.Stage != "" {
+		add("%s", e.Stage)
+	}
+	if e.Worker != "" {
+		add("by worker %s", e.Worker)
+	}
+	if e.ResultRef != "" {
+		if e.Bytes > 0 {
+			add("result of %s", term.Bytes(e.Bytes))
+		} else {
+			add("result %s", e.ResultRef)
+		}
+	}
+	if e.Error != nil {
+		add("%s", e.Error.Error())
+	}
+	if e.RetryAtMs > 0 {
+		add("again after %s", term.Duration(ms(e.RetryAtMs-e.AtMs)))
+	}
+	if e.QuestionID != "" {
+		add("question %s", e.QuestionID)
+	}
+	if e.Prompt != "" {
+		add("%s", e.Prompt)
+	}
+	if e.By != "" {
+		add("by %s", e.By)
+	}
+	if e.Reason != "" {
+		add("because %s", e.Reason)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// fields is a task on one screen.
+func (a *app) fields(s *session, d starter.Description) []term.Field {
+	t := d.Task
+	f := []term.Field{
+		{Name: "task", Value: t.ID},
+		{Name: "tool", Value: join(": ", t.Tool, t.Title)},
+		{Name: "phase", Value: string(d.Phase) + " (" + string(t.State) + ", version " + fmt.Sprint(t.Version) + ")"},
+		{Name: "progress", Value: join("  ", a.progress(d), t.Stage)},
+		{Name: "attempt", Value: fmt.Sprintf("%d of %d", t.Attempts, t.MaxAttempts)},
+		{Name: "waits for", Value: d.WaitsFor},
+		{Name: "worker", Value: t.Worker},
+		{Name: "submitted", Value: a.moment(t.CreatedAtMs)},
+		{Name: "started", Value: a.moment(t.StartedAtMs)},
+		{Name: "last heard", Value: a.moment(d.LastHeartbeatAtMs)},
+		{Name: "ended", Value: a.moment(t.EndedAtMs)},
+	}
+	if !t.State.Terminal() {
+		f = append(f, term.Field{Name: "deadline", Value: a.moment(t.ExpiresAtMs)}, term.Field{Name: "retry", Value: a.moment(t.RetryAtMs)})
+	}
+	if d.Remaining != nil {
+		f = append(f, term.Field{Name: "remaining", Value: "about " + window(*d.Remaining)})
+	}
+	f = append(f, a.moreFields(d)...)
+	for _, p := range d.Pending {
+		f = append(f, term.Field{Name: "activity", Value: a.pending(p)})
+	}
+	return append(f, term.Field{Name: "workflow", Value: d.WorkflowID}, term.Field{Name: "temporal ui", Value: s.link(d.WorkflowID, d.RunID)})
+}
+
+// moreFields are those that most tasks don't have.
+func (a *app) moreFields(d starter.Description) []term.Field {
+	t := d.Task
+	var f []term.Field
+	add := func(name, value string) { f = append(f, term.Field{Name: name, Value: value}) }
+	if t.Error != nil {
+		name := "error"
+		if t.State == domain.StateSucceeded || t.State == domain.StateRunning {
+			name = "error before"
+		}
+		add(name, t.Error.Error())
+	}
+	add("next step", d.NextStep)
+	if t.Cancel != nil {
+		add("cancel", join(", ", "requested "+a.moment(t.Cancel.AtMs), prefixed("by ", t.Cancel.By), t.Cancel.Reason))
+	}
+	if t.Confirmed != nil && !*t.Confirmed {
+		add("confirmed", "no, nobody outside said that the work has stopped")
+	}
+	for _, q := range t.Questions {
+		answer := "open: answer with `wakepoint task answer " + t.ID + " " + q.QuestionID + "`"
+		if q.AnsweredAtMs > 0 {
+			answer = join(" ", "answered", a.moment(q.AnsweredAtMs), prefixed("by ", q.AnsweredBy))
+		}
+		add("question", join("; ", join(": ", q.QuestionID, q.Prompt), answer))
+	}
+	if t.ResultRef != "" {
+		size := ""
+		if t.ResultBytes > 0 {
+			size = term.Bytes(t.ResultBytes)
+		}
+		add("result", join(", ", size, t.ContentType, "sha256 "+t.ResultHash))
+	}
+	if t.Late != nil {
+		add("late result", "came "+a.moment(t.Late.AtMs)+", read it with --late")
+	}
+	add("key", t.IdempotencyKey)
+	add("run", join(", ", t.RunID, prefixed("call ", t.ToolCallID)))
+	add("labels", labels(t.Labels))
+	add("targets", strings.Join(d.Targets, ", "))
+	if d.Repeats+d.Conflicts > 0 {
+		add("callbacks", fmt.Sprintf("%d came again, %d of them with another body", d.Repeats+d.Conflicts, d.Conflicts))
+	}
+	return f
+}
+
+func (a *app) progress(d starter.Description) string {
+	if d.Task.State == domain.StateQueued {
+		return ""
+	}
+	stalled := ""
+	if d.Stalled {
+		stalled = " (stalled)"
+	}
+	const columns = 20
+	return fmt.Sprintf("%s %d%%%s", term.Bar(d.Task.Progress, columns), d.Task.Progress, stalled)
+}
+
+// pending is one activity in a line.
+func (a *app) pending(p starter.Pending) string {
+	parts := []string{p.Type + " " + p.State}
+	if p.Attempt > 1 {
+		parts = append(parts, fmt.Sprintf("attempt %d", p.Attempt))
+	}
+	if p.LastHeartbeatAtMs > 0 {
+		parts = append(parts, "heard of "+a.ago(p.LastHeartbeatAtMs))
+	}
+	if p.NextAttemptAtMs > 0 {
+		parts = append(parts, "next "+a.ago(p.NextAttemptAtMs))
+	}
+	if len(p.Heartbeat) > 0 {
+		parts = append(parts, "says "+term.Fit(term.Clean(string(p.Heartbeat)), 80))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func window(w domain.Window) string {
+	if w.LowMs == w.HighMs {
+		return term.Duration(ms(w.LowMs))
+	}
+	return term.Duration(ms(w.LowMs)) + " to " + term.Duration(ms(w.HighMs))
+}
+
+// join puts parts together and leaves out the empty ones.
+func join(sep string, parts ...string) string {
+	var kept []string
+	for _, p := range parts {
+		if p != "" {
+			kept = append(kept, p)
+		}
+	}
+	return strings.Join(kept, sep)
+}
+
+func prefixed(prefix, s string) string {
+	if s == "" {
+		return ""
+	}
+	return prefix + s
+}
+
+// labels are in the order of their names, as encoding/json has them.
+func labels(m map[string]string) string {
+	if len(m) == 0 {
+		return ""
+	}
+	b, err := json.Marshal(m)
+	if err != nil {
+		return ""
+	}
+	return string(b)
+}

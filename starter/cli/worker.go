@@ -1,0 +1,135 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wakepoint/wakepoint/config"
+	"github.com/wakepoint/wakepoint/starter/cli/dev"
+	"github.com/wakepoint/wakepoint/starter/cli/term"
+	"github.com/wakepoint/wakepoint/store"
+	"github.com/wakepoint/wakepoint/worker"
+)
+
+// workerFlags are those of worker.
+type workerFlags struct {
+	host, readyFile, logLevel string
+	exitWithStdin             bool
+}
+
+func (a *app) workerCommand() *cobra.Command {
+	var f workerFlags
+	cmd := &cobra.Command{
+		Use: "worker", Short: "run a worker until ctrl-c", Args: exactly(),
+		Long: `Runs a worker: it carries tasks out, and runs the tools of the executor exec on this
+host. Tools outlive it: a worker that is killed loses nothing, the next one on the
+same host and data folder goes on.`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.worker(cmd.Context(), f) },
+	}
+	a.engineFlags(cmd.Flags())
+	fl := cmd.Flags()
+	fl.StringVar(&f.host, "host", "", "name of this host and data folder, the same over restarts (default the host's name)")
+	fl.StringVar(&f.logLevel, "log-level", "warn", "debug, info, warn or error")
+	fl.StringVar(&f.readyFile, "ready-file", "", "write a JSON file with the pid once it works")
+	fl.BoolVar(&f.exitWithStdin, "exit-with-stdin", false, "stop when standard input ends")
+	fl.BoolVar(&a.local, "local", false, "")
+	for _, name := range []string{"ready-file", "exit-with-stdin", "local"} {
+		// Only a flag that does not exist gives an error.
+		_ = fl.MarkHidden(name)
+	}
+	return cmd
+}
+
+// errStdinEnded is the end of whoever started the worker.
+var errStdinEnded = errors.New("standard input has ended")
+
+func (a *app) worker(ctx context.Context, f workerFlags) error {
+	logger, err := a.workerLogger(f.logLevel)
+	if err != nil {
+		return err
+	}
+	if f.exitWithStdin {
+		var cancel context.CancelCauseFunc
+		ctx, cancel = context.WithCancelCause(ctx)
+		defer cancel(nil)
+		go func() {
+			_, _ = io.Copy(io.Discard, a.in) // an error ends it as well
+			cancel(errStdinEnded)
+		}()
+	}
+	cfg, err := a.config()
+	if err != nil {
+		return err
+	}
+	e, err := a.endpoint(cfg.DataDir)
+	if err != nil {
+		return err
+	}
+	c, err := e.dial(ctx, logger)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	blobs, err := store.Open(ctx, cfg.BlobURL())
+	if err != nil {
+		return &failure{code: codeConfig, message: "open the store of results: " + err.Error(), cause: err}
+	}
+	defer func() { _ = blobs.Close() }()
+	w, err := worker.New(worker.Options{Temporal: c, Config: cfg, Store: blobs, Host: f.host, Logger: logger, Getenv: a.env.get})
+	if err != nil {
+		return &failure{code: codeConfig, message: err.Error(), hint: "mend the configuration", cause: err}
+	}
+	if err := w.Start(); err != nil {
+		return err
+	}
+	defer w.Stop()
+	if f.readyFile != "" {
+		if err := dev.WriteFile(f.readyFile, map[string]int{"pid": os.Getpid()}); err != nil {
+			return err
+		}
+	} else if err := a.workerStarted(cfg, e, w); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// workerStarted says what runs, when nobody supervises it.
+func (a *app) workerStarted(cfg *config.Config, e endpoint, w *worker.Worker) error {
+	if a.json {
+		return a.printJSON(map[string]any{
+			"address": e.options.HostPort, "namespace": e.options.Namespace, "taskQueues": w.TaskQueues(), "tools": len(cfg.Tools), "dataDir": cfg.DataDir,
+		})
+	}
+	term.Fields(a.out, []term.Field{
+		{Name: "engine", Value: e.options.HostPort + " (from " + e.from + ")"}, {Name: "namespace", Value: e.options.Namespace},
+		{Name: "task queues", Value: strings.Join(w.TaskQueues(), ", ")}, {Name: "tools", Value: toolsFrom(cfg)}, {Name: "data", Value: cfg.DataDir},
+	})
+	a.say("the worker runs; stop it with ctrl-c")
+	return nil
+}
+
+func toolsFrom(cfg *config.Config) string {
+	if cfg.File == "" {
+		return "none, there is no " + config.FileName + " here"
+	}
+	return term.Count(len(cfg.Tools), "tool") + " from " + cfg.File
+}
+
+func (a *app) workerLogger(level string) (*slog.Logger, error) {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, usage("", "--log-level must be debug, info, warn or error, not %q", level)
+	}
+	o := &slog.HandlerOptions{Level: l}
+	if a.json {
+		return slog.New(slog.NewJSONHandler(a.err, o)), nil
+	}
+	return slog.New(slog.NewTextHandler(a.err, o)), nil
+}
