@@ -1,0 +1,12 @@
+//go:build long
+
+package e2e
+
+import "time"
+
+// How much is done where the amount is the point.
+const (
+	fewPolls, manyPolls = 10, 200
+	fewBeats, manyBeats = 10, 10_000
+	waitingTakes        = 20 * time.Minute
+)
