@@ -150,7 +150,7 @@ func (p Policy) Validate() error {
 			return Invalid(f.field, "must be >= 0, it is %d", f.ms)
 		}
 	}
-	if p.Backoff.Jitter < 0 || p.Backoff.Jitter > 1 {
+	if math.IsNaN(p.Backoff.Jitter) || p.Backoff.Jitter < 0 || p.Backoff.Jitter > 1 {
 		return Invalid("policy.backoff.jitter", "must be in 0..1, it is %g", p.Backoff.Jitter)
 	}
 	if p.Backoff.Factor != 0 && (p.Backoff.Factor < 1 || math.IsInf(p.Backoff.Factor, 0) || math.IsNaN(p.Backoff.Factor)) {

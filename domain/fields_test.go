@@ -1,0 +1,193 @@
+package domain_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/wakepoint/wakepoint/domain"
+)
+
+func yes(b bool) *bool { return &b }
+
+// TestFields: what a life leaves in the record beside state and version. Each
+// case names the fields that differ from those of a new task.
+func TestFields(t *testing.T) {
+	t.Parallel()
+	boom := func(retryable bool) *domain.TaskError {
+		return &domain.TaskError{Code: "IO", Message: "boom", Retryable: retryable}
+	}
+	lost := func(code string) *domain.TaskError {
+		return &domain.TaskError{Code: code, Message: "the worker fell silent and the work could not be found", Retryable: code == domain.CodeWorkerLost}
+	}
+	for _, c := range []struct {
+		name, life string
+		want       func(t *domain.Task)
+	}{
+		{"new", "", func(*domain.Task) {}},
+		{"started", "; start at=5 worker=w stage=warm", func(t *domain.Task) {
+			t.State, t.Attempts, t.Version, t.Worker, t.Stage = "running", 1, 1, "w", "warm"
+			t.StartedAtMs, t.LastHeardAtMs, t.LastProgressAtMs = 5, 5, 5
+		}},
+		{"progress keeps stage and cursor of the sender", "; start at=5; progress at=9 progress=7 stage=build cursor=line-3", func(t *domain.Task) {
+			t.State, t.Attempts, t.Version, t.Progress, t.Stage, t.Cursor = "running", 1, 2, 7, "build", "line-3"
+			t.StartedAtMs, t.LastHeardAtMs, t.LastProgressAtMs = 5, 9, 9
+		}},
+		{"progress without them keeps the old ones", "; start at=5; progress at=9 progress=7 stage=build cursor=line-3; progress at=11 progress=8", func(t *domain.Task) {
+			t.State, t.Attempts, t.Version, t.Progress, t.Stage, t.Cursor = "running", 1, 3, 8, "build", "line-3"
+			t.StartedAtMs, t.LastHeardAtMs, t.LastProgressAtMs = 5, 11, 11
+		}},
+		{"a heartbeat is heard, without a version", "; start at=5; heartbeat at=30", func(t *domain.Task) {
+			t.State, t.Attempts, t.Version = "running", 1, 1
+			t.StartedAtMs, t.LastHeardAtMs, t.LastProgressAtMs = 5, 30, 5
+		}},
+		{"an older heartbeat is not heard later", "; start at=5; heartbeat at=30; heartbeat at=20", func(t *domain.Task) {
+			t.State, t.Attempts, t.Version = "running", 1, 1
+			t.StartedAtMs, t.LastHeardAtMs, t.LastProgressAtMs = 5, 30, 5
+		}},
+		{"a repeat is not heard", "; start at=5; start at=30", func(t *domain.Task) {
+			t.State, t.Attempts, t.Version = "running", 1, 1
+			t.StartedAtMs, t.LastHeardAtMs, t.LastProgressAtMs = 5, 5, 5
+		}},
+		{"succeeded", "; start at=5 worker=w; succeed at=9 ref=r hash=h contentType=text/plain bytes=12", func(t *domain.Task) {
+			t.State, t.Attempts, t.Version, t.Progress, t.Worker = "succeeded", 1, 2, 100, "w"
+			t.ResultRef, t.ResultHash, t.ContentType, t.ResultBytes = "r", "h", "text/plain", 12
+			t.StartedAtMs, t.LastHeardAtMs, t.LastProgressAtMs, t.EndedAtMs = 5, 5, 5, 9
+		}},
+		{"requeued", "; start at=5 worker=w; progress at=6 progress=50; fail at=9 retryable error=boom code=IO", func(t *domain.Task) {
+			t.State, t.Attempts, t.Version, t.Worker, t.Error, t.Submission = "queued", 1, 3, "w", boom(true), 1
+			t.StartedAtMs, t.LastHeardAtMs, t.LastProgressAtMs, t.RetryAtMs = 5, 9, 6, 109
+		}},
+		{"started again", "; start at=5 worker=w stage=old; fail at=9 retryable error=boom code=IO; start at=200 worker=w2", func(t *domain.Task) {
+			t.State, t.Attempts, t.Version, t.Worker, t.Error, t.Submission = "running", 2, 3, "w2", boom(true), 1
+			t.StartedAtMs, t.LastHeardAtMs, t.LastProgressAtMs = 200, 200, 200
+		}},
+		{"failed", "; start at=5; fail at=9 error=boom code=IO", func(t *domain.Task) {
+			t.State, t.Attempts, t.Version, t.Error, t.Submission = "failed", 1, 2, boom(false), 1
+			t.StartedAtMs, t.LastHeardAtMs, t.LastProgressAtMs, t.EndedAtMs = 5, 5, 5, 9
+		}},
+		{"failed without a word", "; start at=5; fail at=9", func(t *domain.Task) {
+			t.State, t.Attempts, t.Version, t.Submission = "failed", 1, 2, 1
+			t.Error = &domain.TaskError{Message: "failed without saying why"}
+			t.StartedAtMs, t.LastHeardAtMs, t.LastProgressAtMs, t.EndedAtMs = 5, 5, 5, 9
+		}},
+		{"expired ends at its deadline, whoever was late", "; start at=5; progress at=4000 progress=9", func(t *domain.Task) {
+			t.State, t.Attempts, t.Version = "expired", 1, 2
+			t.StartedAtMs, t.LastHeardAtMs, t.LastProgressAtMs, t.EndedAtMs = 5, 5, 5, 1000
+		}},
+		{"an expiry ends a retry wait", "; start at=5; fail at=990 retryable error=boom code=IO; expire at=1000", func(t *domain.Task) {
+			t.State, t.Attempts, t.Version, t.Error, t.Submission = "expired", 1, 3, boom(true), 1
+			t.StartedAtMs, t.LastHeardAtMs, t.LastProgressAtMs, t.EndedAtMs = 5, 990, 5, 1000
+		}},
+		{"a late result", "late=record; expire at=1000; succeed at=1005 ref=r hash=h", func(t *domain.Task) {
+			t.State, t.Version, t.EndedAtMs, t.Policy.LatePolicy = "expired", 2, 1000, "record"
+			t.Late = &domain.LateResult{ResultRef: "r", ResultHash: "h", AtMs: 1005}
+		}},
+		{"asked to cancel", "; start at=5; cancel-requested at=8 by=ann reason=dear", func(t *domain.Task) {
+			t.State, t.Attempts, t.Version = "running", 1, 2
+			t.Cancel = &domain.CancelRequest{AtMs: 8, Reason: "dear", By: "ann"}
+			t.StartedAtMs, t.LastHeardAtMs, t.LastProgressAtMs = 5, 5, 5
+		}},
+		{"cancelled and confirmed", "; start at=5; cancel-requested at=8 by=ann; cancelled at=9", func(t *domain.Task) {
+			t.State, t.Attempts, t.Version, t.Submission, t.Confirmed = "cancelled", 1, 3, 1, yes(true)
+			t.Cancel = &domain.CancelRequest{AtMs: 8, By: "ann"}
+			t.StartedAtMs, t.LastHeardAtMs, t.LastProgressAtMs, t.EndedAtMs = 5, 5, 5, 9
+		}},
+		{"cancelled, unconfirmed: the submission stays", "; start at=5; cancel-requested at=8; cancel-timeout at=9", func(t *domain.Task) {
+			t.State, t.Attempts, t.Version, t.Confirmed = "cancelled", 1, 3, yes(false)
+			t.Cancel = &domain.CancelRequest{AtMs: 8}
+			t.StartedAtMs, t.LastHeardAtMs, t.LastProgressAtMs, t.EndedAtMs = 5, 5, 5, 9
+		}},
+		{"suspected at the epoch is suspected", "; start at=0; suspect at=0", func(t *domain.Task) {
+			t.State, t.Attempts, t.Version, t.SuspectedAtMs = "running", 1, 2, 1
+		}},
+		{"heard of again", "; start at=5; suspect at=50; lease-renewed at=55", func(t *domain.Task) {
+			t.State, t.Attempts, t.Version = "running", 1, 3
+			t.StartedAtMs, t.LastHeardAtMs, t.LastProgressAtMs = 5, 55, 5
+		}},
+		{"lost, to be tried again", "; start at=5; suspect at=50; requeue at=55", func(t *domain.Task) {
+			t.State, t.Attempts, t.Version, t.RetryAtMs, t.Error = "queued", 1, 3, 155, lost(domain.CodeWorkerLost)
+			t.StartedAtMs, t.LastHeardAtMs, t.LastProgressAtMs = 5, 5, 5
+		}},
+		{"lost, and doing it twice does harm", "effects=unsafe; start at=5; suspect at=50; requeue at=55", func(t *domain.Task) {
+			t.State, t.Attempts, t.Version, t.EndedAtMs, t.Error = "failed", 1, 3, 55, lost(domain.CodeOutcomeUnknown)
+			t.Policy.Effects = "unsafe"
+			t.StartedAtMs, t.LastHeardAtMs, t.LastProgressAtMs = 5, 5, 5
+		}},
+		{"asked and answered", `; start at=5; input-required at=8 question=q prompt=why? schema={}; answer at=9 question=q answer=[1] by=ann`, func(t *domain.Task) {
+			t.State, t.Attempts, t.Version = "running", 1, 3
+			t.Questions = []domain.Question{{
+				QuestionID: "q", Prompt: "why?", Schema: json.RawMessage("{}"), AskedAtMs: 8,
+				Answer: json.RawMessage("[1]"), AnsweredBy: "ann", AnsweredAtMs: 9,
+			}}
+			t.StartedAtMs, t.LastHeardAtMs, t.LastProgressAtMs = 5, 8, 5
+		}},
+		{"retried by hand", "; start at=5 stage=x; cancel-requested at=8 by=ann; cancelled at=9; retry at=20 ttl=50", func(t *domain.Task) {
+			t.State, t.Attempts, t.MaxAttempts, t.Version, t.Submission, t.Retries = "queued", 1, 3, 4, 1, 1
+			t.ExpiresAtMs, t.Stage = 70, "x"
+			t.StartedAtMs, t.LastHeardAtMs, t.LastProgressAtMs = 5, 5, 5
+		}},
+		{"retried by hand with an error: it stays readable", "; start at=5; fail at=9 error=boom code=IO; retry at=20 ttl=50", func(t *domain.Task) {
+			t.State, t.Attempts, t.MaxAttempts, t.Version, t.Submission, t.Retries, t.Error = "queued", 1, 3, 3, 1, 1, boom(false)
+			t.ExpiresAtMs = 70
+			t.StartedAtMs, t.LastHeardAtMs, t.LastProgressAtMs = 5, 5, 5
+		}},
+	} {
+		got := task(t, c.life)
+		want := task(t, "")
+		c.want(&want)
+		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(domain.Task{}, "History")); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.name, diff)
+		}
+		if int64(len(got.History)) != got.Version {
+			t.Errorf("%s: %d entries at version %d", c.name, len(got.History), got.Version)
+		}
+	}
+}
+
+// TestTaskJSON: a record comes back from JSON as it was, and its names are
+// those that others read.
+func TestTaskJSON(t *testing.T) {
+	t.Parallel()
+	now := task(t, `late=record lease=9; start at=5 worker=w; input-required at=6 question=q prompt=p; answer at=7 question=q answer=[1]; cancel-requested at=8 by=ann; fail at=9 error=boom`)
+	now.Tenant, now.RunID, now.ToolCallID, now.Tool, now.Title = "acme", "run", "call", "tool", "title"
+	now.IdempotencyKey, now.Priority, now.Labels, now.ResultTTLMs = "key", 2, map[string]string{"a": "b"}, 5
+	now.Late, now.Confirmed = &domain.LateResult{ResultRef: "r", ResultHash: "h", AtMs: 3}, yes(false)
+	raw, err := json.MarshalIndent(now, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "testdata/task.json", string(raw)+"\n")
+	var back domain.Task
+	if err := json.Unmarshal(raw, &back); err != nil {
+		t.Fatal(err)
+	}
+	again, err := json.MarshalIndent(back, "", "  ")
+	if err != nil || string(again) != string(raw) {
+		t.Errorf("it came back as %s (%v)", again, err)
+	}
+}
+
+// TestCreateKeepsTheRecord: what a task belongs to is in its record from the
+// start.
+func TestCreateKeepsTheRecord(t *testing.T) {
+	t.Parallel()
+	c := domain.Create{
+		ID: "t", NowMs: 5, TTLMs: 10, MaxAttempts: 3, Tenant: "acme", RunID: "run", ToolCallID: "call", Tool: "tool", Title: "title",
+		IdempotencyKey: "key", Priority: 2, Labels: map[string]string{"a": "b"}, ResultTTLMs: 7, Policy: domain.Policy{LeaseMs: 9},
+	}
+	got, err := domain.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := domain.Task{
+		ID: "t", State: domain.StateQueued, ExpiresAtMs: 15, MaxAttempts: 3, History: []domain.Entry{}, Tenant: "acme", RunID: "run",
+		ToolCallID: "call", Tool: "tool", Title: "title", IdempotencyKey: "key", Priority: 2, CreatedAtMs: 5,
+		Labels: map[string]string{"a": "b"}, Policy: domain.Policy{LeaseMs: 9}, ResultTTLMs: 7,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
