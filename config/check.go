@@ -160,7 +160,10 @@ func (t *Tool) check(p *problems, key string, c *Config) {
 	if t.Priority < 0 || t.Priority > 5 {
 		p.add(key+".priority", "must be 1 (first) to 5 (last), it is %d", t.Priority)
 	}
-	p.queue(key+".taskQueue", t.TaskQueue)
+	// What is the installation's own has been checked there.
+	if t.TaskQueue != c.TaskQueue {
+		p.queue(key+".taskQueue", t.TaskQueue)
+	}
 	t.checkPolicy(p, key)
 	t.checkTargets(p, key, c)
 	if t.Exec != nil {
@@ -192,7 +195,9 @@ func (t *Tool) checkTimes(p *problems, key string, c *Config) {
 	p.atLeast(key+".maxTTL", t.MaxTTL, time.Millisecond)
 	p.atLeast(key+".poll", t.Poll, minPoll)
 	p.atLeast(key+".hostLost", t.HostLost, time.Second)
-	p.atLeast(key+".resultTTL", t.ResultTTL, time.Minute)
+	if t.ResultTTL != c.ResultTTL {
+		p.atLeast(key+".resultTTL", t.ResultTTL, time.Minute)
+	}
 }
 
 // policyKeys are the names that fields of domain.Policy have in the file.

@@ -90,10 +90,9 @@ func Parse(name string, b []byte) (*Config, error) {
 	if d.broken {
 		return nil, d.errs.asError()
 	}
-	read := d.errs
 	for _, p := range c.finish() {
-		if !read.cover(p.key) {
-			d.fail(p.key, "%s", p.rule)
+		if !d.consequence(p.key) {
+			d.report(p.key, "%s", p.rule)
 		}
 	}
 	if err := d.errs.asError(); err != nil {

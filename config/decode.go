@@ -7,6 +7,7 @@ import (
 	"io"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,21 +26,42 @@ type decoder struct {
 	file   string
 	errs   Errors
 	places map[string]place
+	// unread are the keys whose values could not be read.
+	unread []string
 	// nodes counts what was walked: aliases can make a small file endless.
 	nodes int
 	// broken says that there is nothing worth checking any further.
 	broken bool
 }
 
-// maxNodes bounds the walk. A file of 1 MiB without aliases has fewer.
-const maxNodes = 1 << 19
+// maxNodes and maxPath bound the walk: aliases can repeat each other without end,
+// and an alias may lead to what it stands in.
+const (
+	maxNodes = 1 << 16
+	maxPath  = 4 << 10
+)
 
 func newDecoder(file string) *decoder {
 	return &decoder{file: file, places: make(map[string]place)}
 }
 
-// fail reports a mistake at the place of the key, or of the nearest key above it.
+// fail reports a value that cannot be read.
 func (d *decoder) fail(key, format string, args ...any) {
+	d.unread = append(d.unread, key)
+	d.report(key, format, args...)
+}
+
+// consequence tells whether a mistake at a key only follows from one that is
+// known: the key, or what it stands in, could not be read.
+func (d *decoder) consequence(key string) bool {
+	return slices.ContainsFunc(d.unread, func(unread string) bool {
+		rest, ok := strings.CutPrefix(key, unread)
+		return ok && unread != "" && (rest == "" || rest[0] == '.' || rest[0] == '[')
+	})
+}
+
+// report tells of a mistake at the place of the key, or of the nearest key above.
+func (d *decoder) report(key, format string, args ...any) {
 	at := d.places[key]
 	for above := key; at.line == 0 && above != ""; {
 		above = parent(above)
@@ -149,11 +171,11 @@ func (d *decoder) resolve(n *yaml.Node, path string) (*yaml.Node, bool) {
 		n = n.Alias
 	}
 	d.nodes++
-	if d.nodes == maxNodes {
+	if (d.nodes > maxNodes || len(path) > maxPath) && !d.broken {
 		d.broken = true
-		d.fail(path, "is too large once its aliases are followed")
+		d.failAt(placeOf(n), shorten(path), "is too large or too deep, its aliases followed")
 	}
-	return n, d.nodes < maxNodes
+	return n, !d.broken
 }
 
 // field is a key of a mapping and who reads its value.

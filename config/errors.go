@@ -70,15 +70,6 @@ func (e Errors) Unwrap() []error {
 	return all
 }
 
-// cover tells whether a mistake at a key is only the consequence of one that is
-// known: the key, or what it stands in, could not be read.
-func (e Errors) cover(key string) bool {
-	return slices.ContainsFunc(e, func(one *Error) bool {
-		rest, ok := strings.CutPrefix(key, one.Key)
-		return ok && one.Key != "" && (rest == "" || rest[0] == '.' || rest[0] == '[')
-	})
-}
-
 // asError sorts what was found, and is nil when nothing was.
 func (e Errors) asError() error {
 	if len(e) == 0 {

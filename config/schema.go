@@ -52,9 +52,10 @@ func compileSchema(raw json.RawMessage) (*schema, error) {
 func plainSchemaError(err error) error {
 	var meta *jsonschema.SchemaValidationError
 	var broken *jsonschema.ValidationError
+	var outside *jsonschema.LoadURLError
 	switch {
-	case errors.Is(err, errOutside):
-		return errOutside
+	case errors.As(err, &outside):
+		return fmt.Errorf("%w, so not from %s", errOutside, quote(outside.URL))
 	case errors.As(err, &meta) && errors.As(meta.Err, &broken):
 		first := leaves(broken)[0]
 		return fmt.Errorf("%s %s", pointer("schema", first.InstanceLocation), reason(first))
