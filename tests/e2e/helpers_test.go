@@ -2,6 +2,9 @@ package e2e
 
 import (
 	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -21,12 +24,17 @@ type bed struct {
 	ctx context.Context //nolint:containedctx // one test, one deadline
 }
 
+// beds counts, so that a test run twice has another tenant each time.
+var beds atomic.Int64
+
 func newBed(ctx context.Context, t testing.TB, yaml string, s *harness.Script) bed {
 	t.Helper()
 	if s == nil {
 		s = harness.NewScript()
 	}
-	return bed{Installation: harness.Install(t, shared, tenantOf(t), yaml, s.Executors()), t: t, ctx: ctx}
+	tenant := tenantOf(t)
+	tenant = fmt.Sprintf("%s-%d", strings.TrimRight(tenant[:min(len(tenant), 28)], "-"), beds.Add(1))
+	return bed{Installation: harness.Install(t, shared, tenant, yaml, s.Executors()), t: t, ctx: ctx}
 }
 
 func (b bed) workflowID(taskID string) string {
