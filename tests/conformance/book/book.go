@@ -6,6 +6,8 @@ package book
 import (
 	"encoding/json"
 	"fmt"
+	"math"
+	"strconv"
 
 	"github.com/wakepoint/wakepoint/domain"
 )
@@ -57,7 +59,11 @@ func (b *Book) Do(op Op) (any, error) {
 
 func (b *Book) create(op Op) (any, error) {
 	var c domain.Create
-	if err := decode("input", op.Input, &c); err != nil {
+	input, err := withWholeNumbers("input", op.Input, "nowMs", "ttlMs", "maxAttempts")
+	if err != nil {
+		return nil, err
+	}
+	if err := decode("input", input, &c); err != nil {
 		return nil, err
 	}
 	c.Policy.Strict = true
@@ -79,8 +85,12 @@ func (b *Book) apply(op Op) (any, error) {
 			return applied(domain.Transition{Task: t, Duplicate: true, Reason: domain.ReasonDuplicateCallback}), nil
 		}
 	}
+	event, err := withWholeNumbers("event", op.Event, "atMs")
+	if err != nil {
+		return nil, err
+	}
 	var e domain.Event
-	if err := decode("event", op.Event, &e); err != nil {
+	if err := decode("event", event, &e); err != nil {
 		return nil, err
 	}
 	tr, err := domain.Apply(t, e)
@@ -100,8 +110,8 @@ func (b *Book) resume(op Op) (any, error) {
 	if !ok {
 		return nil, domain.Invalid("taskId", "must name a task that exists, %q does not", op.TaskID)
 	}
-	var cursor int64
-	if err := decode("cursor", op.Cursor, &cursor); err != nil {
+	cursor, err := wholeNumber("cursor", op.Cursor)
+	if err != nil {
 		return nil, err
 	}
 	p, err := domain.Resume(t, cursor, domain.Retention)
@@ -112,8 +122,8 @@ func (b *Book) resume(op Op) (any, error) {
 }
 
 func (b *Book) deliver(op Op) (any, error) {
-	var nowMs int64
-	if err := decode("nowMs", op.NowMs, &nowMs); err != nil {
+	nowMs, err := wholeNumber("nowMs", op.NowMs)
+	if err != nil {
 		return nil, err
 	}
 	var task *domain.Task
@@ -137,6 +147,37 @@ func (b *Book) deliver(op Op) (any, error) {
 	default:
 	}
 	return d, nil
+}
+
+// wholeNumber reads an integer, however it is written: 100, 1e2 or 100.0. What
+// is missing or null was no finite number in the reference.
+func wholeNumber(field string, raw json.RawMessage) (int64, error) {
+	var f *float64
+	if err := json.Unmarshal(raw, &f); err != nil || f == nil || *f != math.Trunc(*f) || math.Abs(*f) > 1<<53 {
+		return 0, domain.Invalid(field, "must be an integer")
+	}
+	return int64(*f), nil
+}
+
+// withWholeNumbers writes the named members as integers. A progress that is no
+// number is left out: the reference looks at the state of the task before it.
+func withWholeNumbers(field string, raw json.RawMessage, members ...string) (json.RawMessage, error) {
+	m := map[string]json.RawMessage{}
+	if err := decode(field, raw, &m); err != nil {
+		return nil, err
+	}
+	for _, name := range members {
+		n, err := wholeNumber(field+"."+name, m[name])
+		if err != nil {
+			return nil, err
+		}
+		m[name] = strconv.AppendInt(nil, n, 10)
+	}
+	var f *float64
+	if json.Unmarshal(m["progress"], &f) != nil {
+		delete(m, "progress")
+	}
+	return json.Marshal(m)
 }
 
 func decode(field string, raw json.RawMessage, to any) error {
