@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"encoding/json"
 	"errors"
 	"time"
 
@@ -38,6 +39,9 @@ type task struct {
 	askedAtDeadline bool
 	// cancelSent is the attempt whose outside job was told to stop.
 	cancelSent int
+	// stray says that a job may run that nobody has heard of: its submission
+	// ended without a clear answer, or its answer came after the task's end.
+	stray      bool
 	stateShown domain.State
 
 	timer  alarm
@@ -59,6 +63,8 @@ func AsyncTask(ctx workflow.Context, in protocol.TaskInput) (*protocol.TaskRecor
 	if err := r.openDoors(); err != nil {
 		return nil, err
 	}
+	// A task that nothing has happened to yet is looked at as well.
+	r.show()
 	for {
 		r.drain()
 		r.readCancellation()
@@ -89,7 +95,7 @@ func newTask(ctx workflow.Context, in protocol.TaskInput) (*task, error) {
 		signals: workflow.GetSignalChannel(ctx, protocol.SignalCallback),
 	}
 	if c := in.Carry; c != nil {
-		r.t, r.outbox, r.handle, r.unstored, r.cancelSent = c.Task, c.Outbox, c.Handle, c.Unstored, c.CancelSent
+		r.t, r.outbox, r.handle, r.unstored, r.cancelSent, r.rejected = c.Task, c.Outbox, c.Handle, c.Unstored, c.CancelSent, c.Rejected
 		if c.Ledger != nil {
 			r.ledger = c.Ledger
 		}
@@ -98,9 +104,9 @@ func newTask(ctx workflow.Context, in protocol.TaskInput) (*task, error) {
 		}
 		if c.Retry != nil {
 			r.cancelSent = 0
-			if _, err := r.apply(retryEvent(*c.Retry, info.WorkflowStartTime.UnixMilli())); err != nil {
-				return nil, err
-			}
+			// A retry that is refused ends as the task had ended: with an error
+			// instead, this run would hide the record of the one before.
+			_, _ = r.apply(retryEvent(*c.Retry, info.WorkflowStartTime.UnixMilli()))
 		}
 		return r, nil
 	}
@@ -138,8 +144,10 @@ func (r *task) apply(e domain.Event) (domain.Transition, error) {
 // take makes the outcome of an event the task's new state.
 func (r *task) take(tr domain.Transition) {
 	r.t = tr.Task
-	if tr.Notification != nil {
-		r.outbox.Add(*tr.Notification)
+	for _, n := range []*domain.Notification{tr.Notification, tr.LateNotification} {
+		if n != nil {
+			r.outbox.Add(*n)
+		}
 	}
 	if tr.Changed {
 		r.wake()
@@ -147,17 +155,22 @@ func (r *task) take(tr domain.Transition) {
 	}
 }
 
-// drain applies the signals that have come, each at its own time.
+// drain applies the signals that have come, each at its own time. They are read
+// as raw JSON: what is no callback the SDK would drop without anybody knowing.
 func (r *task) drain() {
-	var c domain.Callback
-	for r.signals.ReceiveAsync(&c) {
-		if _, err := r.receive(c); err != nil {
+	var raw json.RawMessage
+	for r.signals.ReceiveAsync(&raw) {
+		c, err := r.readCallback(raw)
+		if err == nil {
+			_, err = r.receive(c)
+		}
+		if err != nil {
 			// Nobody waits for the answer to a signal, so it is kept where
 			// people look.
-			r.rejected = &protocol.Rejected{CallbackID: c.CallbackID, AtMs: r.nowMs(), Error: err.Error()}
+			r.rejected = &protocol.Rejected{CallbackID: shortened(c.CallbackID), AtMs: r.nowMs(), Error: shortened(err.Error())}
 			r.log.Warn("callback signal refused", "callbackId", c.CallbackID, "error", err)
 		}
-		c = domain.Callback{}
+		raw = nil
 	}
 }
 

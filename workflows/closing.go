@@ -24,17 +24,13 @@ func (r *task) settle() {
 			// Only a server that gives up its own activity leads here. The
 			// content stays with the task and is stored at the next look.
 			r.log.Error("a result could not be stored", "ref", b.Ref, "error", err)
+			r.arm(r.nowMs()+storeAgain.Milliseconds(), "store again")
 			return
 		}
 		r.unstored = r.unstored[1:]
 	}
 	for _, n := range r.outbox.Drain() {
-		kind := ""
-		if n.Reason == domain.ReasonLateResult {
-			kind = protocol.KindLateResult
-		}
-		r.tellRun(kind)
-		r.tellTargets(n, kind)
+		r.tell(n)
 	}
 	// Only ends are written, and a retry's way back: each write costs an event
 	// and a visibility record.
@@ -60,48 +56,62 @@ func (r *task) store(b protocol.Blob) error {
 	return r.briefly(protocol.ActivityStore, protocol.StoreRequest{Tenant: r.t.Tenant, TaskID: r.t.ID, Blob: b}, nil, storeOptions())
 }
 
+// tell tells whoever waits. All are told the same, whatever happens to the task
+// while it is being told: it can be retried meanwhile. Of an end that was undone
+// before anybody was told of it nobody is.
+func (r *task) tell(n domain.Notification) {
+	t := r.t.WithoutHistory()
+	if t.State != n.State {
+		return
+	}
+	kind := ""
+	if n.Reason == domain.ReasonLateResult {
+		kind = protocol.KindLateResult
+	}
+	r.tellRun(t, n, kind)
+	r.tellTargets(t, n, kind)
+}
+
 // tellRun signals the run that waits for the task. A run that is gone is no
 // error: nobody is left to be told.
-func (r *task) tellRun(kind string) {
-	if r.t.RunID == "" {
+func (r *task) tellRun(t domain.Task, n domain.Notification, kind string) {
+	if t.RunID == "" {
 		return
 	}
 	req := protocol.NotifyRequest{
-		Tenant: r.t.Tenant, RunID: r.t.RunID,
-		Finished: protocol.TaskFinished{Task: r.t.WithoutHistory(), Kind: kind},
+		Tenant: t.Tenant, RunID: t.RunID,
+		Finished: protocol.TaskFinished{Task: t, Kind: kind, AtMs: n.AtMs},
 	}
-	opts := storeOptions()
-	opts.Summary = "tell the run"
 	var res protocol.NotifyResult
-	if err := r.briefly(protocol.ActivityNotifyRun, req, &res, opts); err != nil {
-		r.log.Error("the run could not be told", "run", r.t.RunID, "error", err)
+	if err := r.briefly(protocol.ActivityNotifyRun, req, &res, notifyOptions()); err != nil {
+		r.log.Error("the run could not be told", "run", t.RunID, "error", err)
 		return
 	}
 	if res.Receipt == protocol.ReceiptRunClosed {
-		r.log.Info("the run has closed", "run", r.t.RunID)
+		r.log.Info("the run has closed", "run", t.RunID)
 	}
 }
 
 // tellTargets starts a delivery for each target, abandoned: a slow receiver
 // keeps no task open. The id of a delivery is its key, so that telling twice
 // starts one.
-func (r *task) tellTargets(n domain.Notification, kind string) {
+func (r *task) tellTargets(t domain.Task, n domain.Notification, kind string) {
 	if kind == "" {
 		kind = "task." + string(n.State)
 	}
 	var started []workflow.ChildWorkflowFuture
 	for _, target := range r.targets {
-		key := r.t.ID + "/" + string(n.State) + "/" + strconv.FormatInt(n.Version, 10) + "/" + target
+		key := t.ID + "/" + string(n.State) + "/" + strconv.FormatInt(n.Version, 10) + "/" + target
 		ctx := workflow.WithChildOptions(r.ctx, workflow.ChildWorkflowOptions{
-			WorkflowID:            protocol.DeliveryWorkflowID(r.t.Tenant, key),
+			WorkflowID:            protocol.DeliveryWorkflowID(t.Tenant, key),
 			ParentClosePolicy:     enumspb.PARENT_CLOSE_POLICY_ABANDON,
 			WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
-			Memo:                  map[string]any{protocol.MemoTaskID: r.t.ID},
+			Memo:                  map[string]any{protocol.MemoTaskID: t.ID},
 			StaticSummary:         kind + " to " + target,
-			TypedSearchAttributes: temporal.NewSearchAttributes(protocol.AttrTenant.ValueSet(r.t.Tenant), protocol.AttrTool.ValueSet(r.t.Tool)),
+			TypedSearchAttributes: temporal.NewSearchAttributes(protocol.AttrTenant.ValueSet(t.Tenant), protocol.AttrTool.ValueSet(t.Tool)),
 		})
 		started = append(started, workflow.ExecuteChildWorkflow(ctx, protocol.WorkflowDelivery, protocol.DeliveryInput{
-			Tenant: r.t.Tenant, Key: key, Kind: protocol.DeliveryWebhook, Target: target, Task: r.t.WithoutHistory(), Type: kind,
+			Tenant: t.Tenant, Key: key, Kind: protocol.DeliveryWebhook, Target: target, Task: t, Type: kind,
 		}))
 	}
 	for _, f := range started {
@@ -114,7 +124,8 @@ func (r *task) tellTargets(n domain.Notification, kind string) {
 
 // ended says that nothing is left to do for a task that is over.
 func (r *task) ended() bool {
-	return len(r.unstored) == 0 && len(r.outbox.Entries) == 0 && !r.stop.open && r.signals.Len() == 0 && !r.woken
+	submitting := r.submit.open && r.givenUp()
+	return len(r.unstored) == 0 && len(r.outbox.Entries) == 0 && !r.stop.open && !submitting && r.signals.Len() == 0 && !r.woken
 }
 
 func (r *task) record() *protocol.TaskRecord {
@@ -163,7 +174,11 @@ func (r *task) continueAsNew() error {
 	in := r.in
 	in.Carry = &protocol.Carry{
 		Task: r.t, Ledger: r.ledger, Outbox: r.outbox, Handle: r.handle,
-		CancelSent: r.cancelSent, Unstored: r.unstored, Targets: r.targets,
+		CancelSent: r.cancelSent, Unstored: r.unstored, Targets: r.targets, Rejected: r.rejected,
+	}
+	if r.stop.open {
+		// Its activity ends with this run, so it is done again in the next.
+		in.Carry.CancelSent = 0
 	}
 	return workflow.NewContinueAsNewError(r.root, protocol.WorkflowAsyncTask, in)
 }

@@ -72,7 +72,7 @@ func (d *delivery) send(ctx workflow.Context) (*protocol.DeliveryRecord, error) 
 	var err error
 	for {
 		d.rec.Rounds++
-		workflow.SetCurrentDetails(ctx, "Sending `"+plain(d.in.Type)+"` to **"+plain(d.in.Target)+"**, round "+itoa(d.rec.Rounds)+".")
+		workflow.SetCurrentDetails(ctx, "Sending "+code(d.in.Type)+" to **"+plain(d.in.Target)+"**, round "+itoa(d.rec.Rounds)+".")
 		round, again := workflow.WithCancel(ctx)
 		d.again = again
 		opts := sendOptions(d.in.Target, max(until.Sub(workflow.Now(ctx)), sendTry))
@@ -86,7 +86,7 @@ func (d *delivery) send(ctx workflow.Context) (*protocol.DeliveryRecord, error) 
 	d.again = nil
 	d.rec.EndedAtMs = workflow.Now(ctx).UnixMilli()
 	if err == nil {
-		d.rec.State, d.rec.Answer = protocol.DeliveryDone, d.receipt(res.SentAtMs)
+		d.rec.State, d.rec.Attempts, d.rec.Answer = protocol.DeliveryDone, res.Attempts, d.receipt(res.SentAtMs)
 		return &d.rec, nil
 	}
 	d.rec.State, d.rec.LastError = protocol.DeliveryDeadLetter, rootCause(err)

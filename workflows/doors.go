@@ -26,11 +26,11 @@ func (r *task) openDoors() error {
 		name, about        string
 		handler, validator any
 	}{
-		{protocol.UpdateCallback, "tells what happened outside", r.onCallback, r.admitCallback},
-		{protocol.UpdateCancel, "asks for the work to be given up", r.onCancel, r.admitCancel},
-		{protocol.UpdateAnswer, "answers a question of the task", r.onAnswer, r.admitAnswer},
-		{protocol.UpdateAttach, "adds a target for the end of the task", r.onAttach, r.admitAttach},
-		{protocol.UpdateRetry, "retries a task that has ended", r.onRetry, r.admitRetry},
+		{protocol.UpdateCallback, "tells what happened outside", answers(r.readCallback, r.onCallback), admits(r.readCallback, r.admitCallback)},
+		{protocol.UpdateCancel, "asks for the work to be given up", answers(read[protocol.Cancel], r.onCancel), admits(read[protocol.Cancel], r.admitCancel)},
+		{protocol.UpdateAnswer, "answers a question of the task", answers(read[protocol.Answer], r.onAnswer), admits(read[protocol.Answer], r.admitAnswer)},
+		{protocol.UpdateAttach, "adds a target for the end of the task", answers(read[protocol.Attach], r.onAttach), admits(read[protocol.Attach], r.admitAttach)},
+		{protocol.UpdateRetry, "retries a task that has ended", answers(read[protocol.Retry], r.onRetry), admits(read[protocol.Retry], r.admitRetry)},
 	} {
 		if err := workflow.SetUpdateHandlerWithOptions(r.ctx, u.name, u.handler, workflow.UpdateHandlerOptions{
 			Validator: u.validator, Description: u.about,
@@ -66,23 +66,19 @@ func keeps(tr domain.Transition, hash string) bool {
 	return tr.Changed && (tr.Task.ResultHash == hash || (tr.Task.Late != nil && tr.Task.Late.ResultHash == hash))
 }
 
-func (r *task) onCallback(_ workflow.Context, c domain.Callback) (domain.Outcome, error) {
+func (r *task) onCallback(c domain.Callback) (domain.Outcome, error) {
 	r.drain()
-	out, err := r.receive(c)
-	return out, asApplicationError(err)
+	return r.receive(c)
 }
 
 // admitCallback refuses what is invalid and what would change nothing, at no
 // cost in history. With signals still undrained it cannot know, and lets in.
-func (r *task) admitCallback(_ workflow.Context, c domain.Callback) error {
+func (r *task) admitCallback(c domain.Callback) error {
 	clean, digest, _, err := domain.Unpack(r.t, c)
-	if err != nil {
-		return asApplicationError(err)
+	if err != nil || r.signals.Len() > 0 {
+		return err
 	}
-	if r.signals.Len() > 0 {
-		return nil
-	}
-	return asApplicationError(domain.Admit(r.t, r.ledger, clean, digest, r.nowMs()))
+	return domain.Admit(r.t, r.ledger, clean, digest, r.nowMs())
 }
 
 // change applies an event of a person and answers like a callback.
@@ -90,7 +86,7 @@ func (r *task) change(e domain.Event) (domain.Outcome, error) {
 	r.drain()
 	tr, err := domain.Apply(r.t, r.stamped(e))
 	if err != nil {
-		return domain.Outcome{}, asApplicationError(err)
+		return domain.Outcome{}, err
 	}
 	r.take(tr)
 	return outcomeOf(tr), nil
@@ -98,20 +94,14 @@ func (r *task) change(e domain.Event) (domain.Outcome, error) {
 
 // admit refuses an event of a person that would change nothing.
 func (r *task) admit(e domain.Event) error {
-	if err := e.Validate(); err != nil {
-		return asApplicationError(err)
-	}
-	if r.signals.Len() > 0 {
-		return nil
+	if err := e.Validate(); err != nil || r.signals.Len() > 0 {
+		return err
 	}
 	tr, err := domain.Apply(r.t, r.stamped(e))
-	if err != nil {
-		return asApplicationError(err)
+	if err == nil && !tr.Changed {
+		return &domain.RefusedError{Outcome: outcomeOf(tr)}
 	}
-	if !tr.Changed {
-		return refusedError(&domain.RefusedError{Outcome: outcomeOf(tr)})
-	}
-	return nil
+	return err
 }
 
 func (r *task) stamped(e domain.Event) domain.Event {
@@ -132,11 +122,11 @@ func cancelEvent(c protocol.Cancel) domain.Event {
 	return domain.Event{Type: domain.EventCancelRequested, AtMs: c.AtMs, Reason: c.Reason, By: c.By}
 }
 
-func (r *task) onCancel(_ workflow.Context, c protocol.Cancel) (domain.Outcome, error) {
+func (r *task) onCancel(c protocol.Cancel) (domain.Outcome, error) {
 	return r.change(cancelEvent(c))
 }
 
-func (r *task) admitCancel(_ workflow.Context, c protocol.Cancel) error {
+func (r *task) admitCancel(c protocol.Cancel) error {
 	return r.admit(cancelEvent(c))
 }
 
@@ -144,11 +134,11 @@ func answerEvent(a protocol.Answer) domain.Event {
 	return domain.Event{Type: domain.EventAnswer, AtMs: a.AtMs, QuestionID: a.QuestionID, Answer: a.Answer, By: a.By}
 }
 
-func (r *task) onAnswer(_ workflow.Context, a protocol.Answer) (domain.Outcome, error) {
+func (r *task) onAnswer(a protocol.Answer) (domain.Outcome, error) {
 	return r.change(answerEvent(a))
 }
 
-func (r *task) admitAnswer(_ workflow.Context, a protocol.Answer) error {
+func (r *task) admitAnswer(a protocol.Answer) error {
 	return r.admit(answerEvent(a))
 }
 
@@ -160,7 +150,7 @@ func retryEvent(a protocol.Retry, nowMs int64) domain.Event {
 	return e
 }
 
-func (r *task) onRetry(_ workflow.Context, a protocol.Retry) (domain.Outcome, error) {
+func (r *task) onRetry(a protocol.Retry) (domain.Outcome, error) {
 	out, err := r.change(retryEvent(a, r.nowMs()))
 	if err == nil && out.Changed {
 		r.askedAtDeadline, r.cancelSent = false, 0
@@ -168,11 +158,11 @@ func (r *task) onRetry(_ workflow.Context, a protocol.Retry) (domain.Outcome, er
 	return out, err
 }
 
-func (r *task) admitRetry(_ workflow.Context, a protocol.Retry) error {
+func (r *task) admitRetry(a protocol.Retry) error {
 	return r.admit(retryEvent(a, r.nowMs()))
 }
 
-func (r *task) onAttach(_ workflow.Context, a protocol.Attach) (domain.Outcome, error) {
+func (r *task) onAttach(a protocol.Attach) (domain.Outcome, error) {
 	r.drain()
 	out := domain.Outcome{Reason: domain.ReasonAttached, Changed: true, State: r.t.State, Version: r.t.Version}
 	for _, t := range r.targets {
@@ -185,12 +175,12 @@ func (r *task) onAttach(_ workflow.Context, a protocol.Attach) (domain.Outcome, 
 	return out, nil
 }
 
-func (r *task) admitAttach(_ workflow.Context, a protocol.Attach) error {
+func (r *task) admitAttach(a protocol.Attach) error {
 	if err := domain.CheckID("target", a.Target); err != nil {
-		return asApplicationError(err)
+		return err
 	}
 	if r.t.State.Terminal() {
-		return refusedError(&domain.RefusedError{Outcome: domain.Outcome{Reason: domain.ReasonTerminalConflict, State: r.t.State, Version: r.t.Version}})
+		return &domain.RefusedError{Outcome: domain.Outcome{Reason: domain.ReasonTerminalConflict, State: r.t.State, Version: r.t.Version}}
 	}
 	return nil
 }

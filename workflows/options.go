@@ -14,6 +14,8 @@ const (
 	// submitTry bounds one try to submit: an executor answers when the job has
 	// been started, not when it is over.
 	submitTry = time.Minute
+	// submitPause is the wait after a submission that ended neither way.
+	submitPause = time.Minute
 	// probeTry bounds one look at an outside job, storing its result included.
 	probeTry = 2 * time.Minute
 	// askWithin bounds a direct question to the outside, retries and the wait
@@ -31,6 +33,11 @@ const (
 	localTry = 2 * time.Second
 	// storeTry bounds one try to store a small result by a regular activity.
 	storeTry = 30 * time.Second
+	// storeAgain is the wait after a result could not be stored at all.
+	storeAgain = time.Minute
+	// notifyWithin bounds how long the end of a task waits for its run to take the
+	// signal. A run looks by itself at what it waits for, so it is not lost.
+	notifyWithin = 10 * time.Minute
 	// hostLost is how long a job's host may be gone before the job is
 	// suspected lost, unless the tool says otherwise.
 	hostLost = 2 * time.Minute
@@ -51,6 +58,8 @@ func submitOptions(queue, summary string, until time.Duration) workflow.Activity
 		// The deadline of the task bounds everything; no worker is no failure.
 		ScheduleToCloseTimeout: until, StartToCloseTimeout: submitTry,
 		RetryPolicy: retryBriefly(),
+		// A task that ends meanwhile has to know whether a job was started.
+		WaitForCancellation: true,
 	}
 }
 
@@ -103,6 +112,13 @@ func storeOptions() workflow.ActivityOptions {
 		Summary: "store", StartToCloseTimeout: storeTry,
 		// A result that cannot be stored keeps the task open: it is never lost.
 		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute},
+	}
+}
+
+func notifyOptions() workflow.ActivityOptions {
+	return workflow.ActivityOptions{
+		Summary: "tell the run", StartToCloseTimeout: storeTry, ScheduleToCloseTimeout: notifyWithin,
+		RetryPolicy: retryBriefly(),
 	}
 }
 

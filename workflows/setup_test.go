@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
@@ -157,6 +159,20 @@ func (e *env) at(d time.Duration, f func()) { e.RegisterDelayedCallback(f, d) }
 // signal sends a callback by the signal door.
 func (e *env) signal(c domain.Callback) { e.SignalWorkflow(protocol.SignalCallback, c) }
 
+// queue puts a callback into the signal door without waking the workflow, so
+// that it is there together with what comes next.
+func (e *env) queue(c domain.Callback) {
+	e.SignalWorkflowSkippingWorkflowTask(protocol.SignalCallback, c)
+}
+
+// raw is a message as the JSON writer of another language sends it: json.Marshal
+// would put it into Go's own spelling.
+func raw(text string) converter.RawValue {
+	return converter.NewRawValue(&commonpb.Payload{
+		Metadata: map[string][]byte{converter.MetadataEncoding: []byte(converter.MetadataEncodingJSON)}, Data: []byte(text),
+	})
+}
+
 // reply is what an update came to.
 type reply struct {
 	out domain.Outcome
@@ -222,6 +238,39 @@ func recordOf(err error, result func(any) error) (rec protocol.TaskRecord, _ err
 	return rec, err
 }
 
+// problem is the detail of an update that was invalid.
+func (r *reply) problem(t testing.TB) protocol.Problem {
+	t.Helper()
+	var app *temporal.ApplicationError
+	require.ErrorAs(t, r.err, &app)
+	require.Equal(t, protocol.ErrTypeInvalid, app.Type())
+	var p protocol.Problem
+	require.NoError(t, app.Details(&p))
+	require.Equal(t, domain.CodeInvalid, p.Code)
+	return p
+}
+
+// answer is the outcome of an update, taken or refused.
+func (r *reply) answer(t testing.TB) domain.Outcome {
+	t.Helper()
+	if r.err != nil {
+		return r.refusal(t)
+	}
+	return r.out
+}
+
+// carried is the input with which the workflow continued as new.
+func (e *env) carried() protocol.TaskInput {
+	e.t.Helper()
+	var can *workflow.ContinueAsNewError
+	require.ErrorAs(e.t, e.GetWorkflowError(), &can)
+	require.Equal(e.t, protocol.WorkflowAsyncTask, can.WorkflowType.Name)
+	var in protocol.TaskInput
+	require.NoError(e.t, converter.GetDefaultDataConverter().FromPayloads(can.Input, &in))
+	require.NotNil(e.t, in.Carry)
+	return in
+}
+
 // describe asks the running task.
 func (e *env) describe() protocol.Description {
 	e.t.Helper()
@@ -232,7 +281,7 @@ func (e *env) describe() protocol.Description {
 	return d
 }
 
-// reasons lists the event types of a history.
+// eventTypes lists the event types of a history.
 func eventTypes(t domain.Task) []domain.EventType {
 	var out []domain.EventType
 	for _, h := range t.History {

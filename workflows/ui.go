@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -51,7 +53,7 @@ func Details(t domain.Task) string {
 		line("Error", "%s", plain(t.Error.Error()))
 	}
 	if t.ResultRef != "" {
-		line("Result", "`%s`", plain(t.ResultRef))
+		line("Result", "%s", code(t.ResultRef))
 	}
 	if v.NextStep != "" {
 		line("Next step", "%s", v.NextStep)
@@ -64,10 +66,41 @@ func stamp(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02
 
 // plain keeps what tools and callers write from becoming markup or new lines
 // of the page: they are not the ones who run it.
-func plain(s string) string {
-	const limit = 300
-	if len(s) > limit {
-		s = strings.ToValidUTF8(s[:limit], "") + "…"
+func plain(s string) string { return escapes.Replace(oneLine(s)) }
+
+// code is text as it is. No escapes work inside of code, and nothing but a
+// backtick ends it.
+func code(s string) string { return "`" + strings.ReplaceAll(oneLine(s), "`", "'") + "`" }
+
+// escapes takes the meaning from every character that has one within a line of
+// markdown. The backslash is one: what stands before another escape undoes it.
+var escapes = func() *strings.Replacer {
+	pairs := []string{"&", "&amp;", "<", "&lt;"}
+	for _, c := range "\\`*_[]|~" {
+		pairs = append(pairs, string(c), "\\"+string(c))
 	}
-	return strings.NewReplacer("\n", " ", "\r", " ", "`", "'", "<", "&lt;", "[", "\\[", "*", "\\*", "_", "\\_", "|", "\\|").Replace(s)
+	return strings.NewReplacer(pairs...)
+}()
+
+// oneLine shortens text and drops what would break the line or hide in it, such
+// as characters that turn the direction of writing.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case unicode.IsControl(r), unicode.Is(unicode.Cf, r), r == utf8.RuneError:
+			return -1
+		}
+		return r
+	}, shortened(s))
+}
+
+// shortened cuts text for people to what they read.
+func shortened(s string) string {
+	const limit = 300
+	if len(s) <= limit {
+		return s
+	}
+	return strings.ToValidUTF8(s[:limit], "") + "…"
 }

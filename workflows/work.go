@@ -11,6 +11,10 @@ import (
 	"github.com/wakepoint/wakepoint/workflows/protocol"
 )
 
+// CodeBadObservation is the code of a task whose executor reported an end that
+// the rules reject, such as a success without a result.
+const CodeBadObservation = "BAD_OBSERVATION"
+
 // job is an activity that goes on for the task.
 type job struct {
 	open    bool
@@ -52,12 +56,29 @@ func (r *task) carryOut(p domain.Plan) {
 	if p.AskOutside && !r.ask.open {
 		r.askOutside(askWithin)
 	}
-	if p.CancelOutside && r.cancelSent != max(r.t.Attempts, 1) && !r.stop.open {
+	r.callOff()
+	// Not while the job is being submitted: it could begin behind the back of a
+	// stop that found nothing.
+	tellStop := p.CancelOutside || r.stray && r.givenUp()
+	if tellStop && !r.submit.open && r.cancelSent != max(r.t.Attempts, 1) && !r.stop.open {
 		r.tellStop()
 	}
 	if !p.Probe && r.probe.open && !r.probe.told {
 		r.probe.told = true
 		r.probe.cancel()
+	}
+}
+
+// givenUp says that the task ended without the outside having a part in it.
+func (r *task) givenUp() bool {
+	return r.t.State == domain.StateExpired || r.t.State == domain.StateCancelled && (r.t.Confirmed == nil || !*r.t.Confirmed)
+}
+
+// callOff gives up a submission whose task has ended meanwhile.
+func (r *task) callOff() {
+	if r.submit.open && !r.submit.told && r.givenUp() {
+		r.submit.told = true
+		r.submit.cancel()
 	}
 }
 
@@ -93,35 +114,49 @@ func (r *task) submitJob(attempt int) {
 			r.submitted(attempt, res)
 			return
 		}
-		r.notSubmitted(attempt, err)
+		if r.notSubmitted(attempt, err) {
+			return
+		}
+		// Whatever ended a submission for good without a definite answer is not
+		// asked again at once, or it would be asked as fast as it answers.
+		_ = workflow.Sleep(ctx, min(submitPause, r.untilDeadline()))
 	})
 }
 
 func (r *task) submitted(attempt int, res protocol.SubmitResult) {
-	current := attempt == r.t.Attempts || (r.t.State == domain.StateQueued && attempt == r.t.Attempts+1)
+	current := attempt == r.t.Attempts || attempt == r.t.Attempts+1 && (r.t.State == domain.StateQueued || r.givenUp())
 	if !current {
 		return
 	}
-	r.handle = &res.Handle
+	r.handle, r.stray = &res.Handle, r.t.State.Terminal()
 	if r.t.State == domain.StateQueued {
 		_, _ = r.apply(domain.Event{Type: domain.EventStart, AtMs: r.nowMs(), Attempt: attempt, Worker: res.Worker, Source: "executor"})
 	}
 }
 
-// notSubmitted ends the attempt when it is sure that nothing was started. The
-// only other way here is the deadline, which speaks for itself.
-func (r *task) notSubmitted(attempt int, err error) {
+// notSubmitted ends the attempt when it is sure that nothing was started, and
+// says whether it is. Otherwise the deadline has come, the task has ended, or an
+// executor gave an error that the server does not retry: the key stays.
+func (r *task) notSubmitted(attempt int, err error) (definite bool) {
+	if r.submit.told && temporal.IsCanceledError(err) {
+		// Called off before any worker had it.
+		return true
+	}
 	cause, definite := notStarted(err)
 	if !definite {
+		r.stray = true
 		r.log.Warn("submission given up", "attempt", attempt, "error", err)
-		return
+		return false
 	}
 	if r.t.State == domain.StateQueued && attempt == r.t.Attempts+1 {
 		if _, err := r.apply(domain.Event{Type: domain.EventStart, AtMs: r.nowMs(), Attempt: attempt, Source: "executor"}); err != nil {
-			return
+			return true
 		}
 	}
-	r.applyOutside(domain.Event{Type: domain.EventFail, AtMs: r.nowMs(), Attempt: attempt, Error: cause, Source: "executor"})
+	if !r.t.State.Terminal() {
+		r.applyOutside(domain.Event{Type: domain.EventFail, AtMs: r.nowMs(), Attempt: attempt, Error: cause, Source: "executor"})
+	}
+	return true
 }
 
 func notStarted(err error) (*domain.TaskError, bool) {
@@ -140,11 +175,18 @@ func notStarted(err error) (*domain.TaskError, bool) {
 // means that the handle is done with.
 func (r *task) applyOutside(e domain.Event) {
 	e.Jitter = domain.LotFor(r.t.ID, r.t.Attempts)
-	if now := r.nowMs(); e.AtMs == 0 || e.AtMs > now {
+	if now := r.nowMs(); e.AtMs <= 0 || e.AtMs > now {
 		e.AtMs = now
 	}
 	before := r.t.State
 	tr, err := r.apply(e)
+	if err != nil {
+		// What the rules reject now they reject at every look, and the job has
+		// ended: without this the task would ask for its end until the deadline.
+		tr, err = r.apply(domain.Event{Type: domain.EventFail, AtMs: e.AtMs, Attempt: e.Attempt, Source: e.Source, Jitter: e.Jitter, Error: &domain.TaskError{
+			Code: CodeBadObservation, Class: domain.ClassSystem, Message: "the executor reports an end that cannot be taken: " + err.Error(),
+		}})
+	}
 	if err != nil {
 		return
 	}
@@ -155,7 +197,7 @@ func (r *task) applyOutside(e domain.Event) {
 
 // newAttempt forgets what belonged to the attempt before.
 func (r *task) newAttempt() {
-	r.handle = nil
+	r.handle, r.stray = nil, false
 	for _, j := range []*job{&r.probe, &r.lease, &r.ask} {
 		if j.open {
 			j.cancel()
@@ -239,10 +281,12 @@ func (r *task) openLease(lease time.Duration) {
 // askOutside asks once, directly, how the job stands. Without an executor
 // there is nobody to ask, and silence is the answer.
 func (r *task) askOutside(within time.Duration) {
-	if r.handle == nil {
+	if !r.hasExecutor() {
 		r.seen(protocol.ProbeResult{})
 		return
 	}
+	// An answer that comes long after the deadline would hold it up.
+	within = min(within, r.untilDeadline()+askAtDeadline)
 	attempt, req := r.t.Attempts, r.probeRequest()
 	opts := askOptions(r.queue(), "ask the outside how it stands", within)
 	r.begin(&r.ask, attempt, func(ctx workflow.Context) {

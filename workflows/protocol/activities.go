@@ -146,7 +146,9 @@ type DeliveryRecord struct {
 	// Answer is set on a pull delivery, and once a webhook has been delivered.
 	Answer *domain.Delivered `json:"answer,omitempty"`
 	// Rounds counts how often sending was begun by hand, plus one.
-	Rounds    int    `json:"rounds,omitempty"`
+	Rounds int `json:"rounds,omitempty"`
+	// Attempts counts the requests of the last round, once it was delivered.
+	Attempts  int    `json:"attempts,omitempty"`
 	LastError string `json:"lastError,omitempty"`
 	EndedAtMs int64  `json:"endedAtMs,omitempty"`
 }

@@ -64,6 +64,8 @@ type Carry struct {
 	Unstored []Blob `json:"unstored,omitempty"`
 	// Targets told so far need not be told again: their ids are locks.
 	Targets []string `json:"targets,omitempty"`
+	// Rejected is the last signal that was invalid.
+	Rejected *Rejected `json:"lastRejected,omitempty"`
 	// Retry is the manual retry that this run begins with.
 	Retry *Retry `json:"retry,omitempty"`
 }
@@ -87,10 +89,12 @@ type Handle struct {
 
 // Blob is content on its way into the blob store.
 type Blob struct {
-	Ref         string          `json:"ref"`
-	Hash        string          `json:"hash"`
-	ContentType string          `json:"contentType,omitempty"`
-	Content     json.RawMessage `json:"content"`
+	Ref         string `json:"ref"`
+	Hash        string `json:"hash"`
+	ContentType string `json:"contentType,omitempty"`
+	// Content is in base64: as JSON within JSON its bytes would be another
+	// writer's, and their hash would not be Hash any more.
+	Content []byte `json:"content"`
 }
 
 // Cancel is the message of the update `cancel`.
@@ -159,6 +163,9 @@ type TaskFinished struct {
 	Task domain.Task `json:"task"`
 	// Kind is empty for the end of a task, or [KindLateResult].
 	Kind string `json:"kind,omitempty"`
+	// AtMs is the time of what caused it: of the late callback, when that made
+	// the task expire. The task's own record then has the deadline.
+	AtMs int64 `json:"atMs,omitempty"`
 }
 
 // KindLateResult marks news of a result that came after the deadline.
