@@ -2,6 +2,7 @@ package demo
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -52,33 +53,44 @@ func (j *job) packages(ctx context.Context) ([]goPackage, error) {
 	return all, nil
 }
 
-// impure are imports of packages whose tests may start programs, listen, or
-// touch the world in other ways.
+// impure are imports of packages that may start programs, listen, or touch the
+// world in other ways.
 var impure = []string{"net", "net/http", "net/http/httptest", "os/exec", "os/signal", "plugin", "runtime/cgo", "syscall", "database/sql"}
 
-// pure tells whether neither the package nor its tests touch the world.
-func (p goPackage) pure() bool {
-	for _, imports := range [][]string{p.Imports, p.TestImports, p.XTestImports} {
-		if slices.ContainsFunc(imports, func(i string) bool { return slices.Contains(impure, i) }) {
-			return false
-		}
+// maxForeign is how many packages of other modules tests may need, so that they
+// are built while somebody watches.
+const maxForeign = 40
+
+// needs lists what a package and its tests need: all that its tests import, and
+// what these need in turn as far as they are in the tree.
+func needs(p goPackage, tree map[string]goPackage) []string {
+	all := slices.Concat(p.Deps, p.TestImports, p.XTestImports)
+	for _, i := range slices.Concat(p.TestImports, p.XTestImports) {
+		all = append(all, tree[i].Deps...)
 	}
-	return true
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
-// foreign counts the packages of other modules that it needs.
-func (p goPackage) foreign() int {
-	needs := map[string]bool{}
-	for _, imports := range [][]string{p.Deps, p.TestImports, p.XTestImports} {
-		for _, i := range imports {
-			first, _, _ := strings.Cut(i, "/")
-			ours := i == p.Module.Path || strings.HasPrefix(i, p.Module.Path+"/")
-			if strings.Contains(first, ".") && !ours {
-				needs[i] = true
-			}
+// pure tells whether nothing of the tree that the package or its tests need
+// touches the world, and how many packages of others they need.
+func pure(p goPackage, tree map[string]goPackage) (ok bool, foreign int) {
+	touches := func(imports []string) bool {
+		return slices.ContainsFunc(imports, func(i string) bool { return slices.Contains(impure, i) })
+	}
+	if touches(slices.Concat(p.Imports, p.TestImports, p.XTestImports)) {
+		return false, 0
+	}
+	for _, need := range needs(p, tree) {
+		first, _, _ := strings.Cut(need, "/")
+		switch ours, in := tree[need]; {
+		case in && touches(ours.Imports):
+			return false, 0
+		case !in && strings.Contains(first, "."):
+			foreign++
 		}
 	}
-	return len(needs)
+	return foreign <= maxForeign, foreign
 }
 
 // testBytes is how large its tests are.
@@ -98,20 +110,20 @@ const maxTestPackages = 4
 // testable chooses the packages whose tests are run: those that touch nothing
 // and need least of others, then those with the largest tests.
 func testable(all []goPackage) []goPackage {
+	tree := make(map[string]goPackage, len(all))
+	for _, p := range all {
+		tree[p.ImportPath] = p
+	}
+	foreign := map[string]int{}
 	var some []goPackage
 	for _, p := range all {
-		if len(p.TestGoFiles)+len(p.XTestGoFiles) > 0 && p.pure() {
-			some = append(some, p)
+		ok, n := pure(p, tree)
+		if ok && len(p.TestGoFiles)+len(p.XTestGoFiles) > 0 {
+			some, foreign[p.ImportPath] = append(some, p), n
 		}
 	}
 	slices.SortStableFunc(some, func(a, b goPackage) int {
-		if d := a.foreign() - b.foreign(); d != 0 {
-			return d
-		}
-		if d := b.testBytes() - a.testBytes(); d != 0 {
-			return int(d)
-		}
-		return strings.Compare(a.ImportPath, b.ImportPath)
+		return cmp.Or(cmp.Compare(foreign[a.ImportPath], foreign[b.ImportPath]), cmp.Compare(b.testBytes(), a.testBytes()), cmp.Compare(a.ImportPath, b.ImportPath))
 	})
 	some = some[:min(len(some), maxTestPackages)]
 	slices.SortFunc(some, func(a, b goPackage) int { return strings.Compare(a.ImportPath, b.ImportPath) })

@@ -3,7 +3,6 @@ package demo
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 )
@@ -57,11 +56,12 @@ func test(ctx context.Context, j *job) (any, error) {
 	for _, p := range chosen {
 		paths = append(paths, p.ImportPath)
 	}
-	total, err := j.countTests(ctx, paths)
+	module := chosen[0].Module.Path
+	total, err := j.countTests(ctx, paths, module)
 	if err != nil {
 		return nil, err
 	}
-	t := &tally{job: j, module: chosen[0].Module.Path, total: total, ended: len(paths), of: map[string]*PackageTests{}}
+	t := &tally{job: j, module: module, total: total, ended: len(paths), of: map[string]*PackageTests{}}
 	args := append([]string{"test", "-json", "-count=1", "-vet=off", "-timeout", testTimeout}, paths...)
 	err = j.lines(ctx, t.line, "go", args...)
 	// A failed test is a result; no word of any package is a failure.
@@ -73,10 +73,10 @@ func test(ctx context.Context, j *job) (any, error) {
 }
 
 // countTests lists the tests, which also builds them.
-func (j *job) countTests(ctx context.Context, paths []string) (int, error) {
+func (j *job) countTests(ctx context.Context, paths []string, module string) (int, error) {
 	n := 0
 	for i, p := range paths {
-		j.report(i, 10*len(paths), "building the tests of "+p)
+		j.report(i, 10*len(paths), "building the tests of "+shortPath(p, module))
 		// A package that does not build shows so again when it is tested.
 		err := j.lines(ctx, func(line []byte) {
 			for _, kind := range []string{"Test", "Fuzz", "Example"} {
@@ -130,7 +130,7 @@ func (t *tally) line(line []byte) {
 	}
 	t.done++
 	work := max(t.total+t.ended, t.done)
-	t.job.report(work+9*t.done, 10*work, fmt.Sprintf("%s %s", short, e.Test))
+	t.job.report(work+9*t.done, 10*work, strings.TrimSpace(short+" "+e.Test))
 }
 
 func (t *tally) result() TestResult {
