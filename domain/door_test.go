@@ -69,7 +69,7 @@ func TestValidatorCostsNothing(t *testing.T) {
 	for _, line := range []string{"progress at=5 progress=5", "start at=5", "fail at=5 attempt=2", "progress at=5 progress=500", "heartbeat at=5"} {
 		c := callback(t, "c1", line)
 		for range 3 {
-			_ = domain.Admit(now, l, c, c.Event.Digest(), 10) //nolint:errcheck // what it says is TestAdmit's matter
+			_ = domain.Admit(now, l, c, c.Event.Digest(), 10) // What it says is the matter of TestAdmit.
 		}
 	}
 	if l.Len() != 0 || l.Repeats != 0 || l.Conflicts != 0 {

@@ -137,7 +137,7 @@ func (l Ledger) MarshalJSON() ([]byte, error) {
 		b.Write(digest[:])
 		b.Write(a.delivery[:])
 		b.WriteByte(packReason(a))
-		_ = binary.Write(&b, binary.BigEndian, uint32(min(a.Version, 1<<32-1))) //nolint:gosec,errcheck // bounded; a buffer never fails
+		_ = binary.Write(&b, binary.BigEndian, uint32(min(a.Version, 1<<32-1))) //nolint:gosec // bounded; a buffer never fails
 	}
 	return json.Marshal(packedLedger{Conflicts: l.Conflicts, Repeats: l.Repeats, Packed: base64.StdEncoding.EncodeToString(b.Bytes())})
 }

@@ -311,8 +311,12 @@ func planned(p domain.Plan) string {
 		set  bool
 		word string
 	}{
-		{p.Submit, "submit"}, {p.Probe, "watch the outside"}, {p.Lease, fmt.Sprintf("keep a lease of %d", p.LeaseMs)},
-		{p.AskOutside, "ask the outside"}, {p.CancelOutside, "tell the outside to stop"}, {p.Close, "close"},
+		{p.Submit, "submit"},
+		{p.Probe, "watch the outside"},
+		{p.Lease, fmt.Sprintf("keep a lease of %d", p.LeaseMs)},
+		{p.AskOutside, "ask the outside"},
+		{p.CancelOutside, "tell the outside to stop"},
+		{p.Close, "close"},
 		{p.WakeFor != domain.WakeNone, fmt.Sprintf("wake at %d for the %s", p.WakeAtMs, p.WakeFor)},
 	} {
 		if x.set {

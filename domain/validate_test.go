@@ -142,8 +142,16 @@ func TestValues(t *testing.T) {
 		}
 	}
 	for _, good := range []domain.TaskError{
-		{}, {Severity: domain.SeverityInfo}, {Severity: domain.SeverityWarning}, {Severity: domain.SeverityError}, {Severity: domain.SeverityCritical},
-		{Class: domain.ClassUser}, {Class: domain.ClassSystem}, {Class: domain.ClassThirdParty}, {Code: "IO_2"}, {Details: json.RawMessage("null")},
+		{},
+		{Severity: domain.SeverityInfo},
+		{Severity: domain.SeverityWarning},
+		{Severity: domain.SeverityError},
+		{Severity: domain.SeverityCritical},
+		{Class: domain.ClassUser},
+		{Class: domain.ClassSystem},
+		{Class: domain.ClassThirdParty},
+		{Code: "IO_2"},
+		{Details: json.RawMessage("null")},
 	} {
 		c := callback(t, "c", "fail at=1")
 		c.Event.Error = &good

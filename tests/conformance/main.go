@@ -18,7 +18,7 @@ import (
 // shownDifferences is how many failing conversations are printed in full.
 const shownDifferences = 5
 
-func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) } //nolint:forbidigo // this is main
 
 func run(args []string, stdout, stderr io.Writer) int {
 	if len(args) != 1 {
@@ -30,7 +30,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, err)
 		return 2
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	all, err := book.Read(f)
 	if err != nil {
 		fmt.Fprintf(stderr, "%s: %v\n", args[0], err)

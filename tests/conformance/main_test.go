@@ -18,7 +18,7 @@ func plain(t *testing.T) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	zr, err := gzip.NewReader(f)
 	if err != nil {
 		t.Fatal(err)
@@ -63,8 +63,12 @@ func TestDifferences(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(string(plain(t))), "\n")
 	done := map[int]bool{}
 	for _, c := range [][2]string{
-		{`"reason":"started"`, `"reason":"finished"`}, {`"version":1`, `"version":2`}, {`"notify":false`, `"notify":true`},
-		{`"mode":"delta"`, `"mode":"snapshot"`}, {`"error":"invalid-request"`, `"ok":null`}, {`"state":"queued"`, `"state":"running"`},
+		{`"reason":"started"`, `"reason":"finished"`},
+		{`"version":1`, `"version":2`},
+		{`"notify":false`, `"notify":true`},
+		{`"mode":"delta"`, `"mode":"snapshot"`},
+		{`"error":"invalid-request"`, `"ok":null`},
+		{`"state":"queued"`, `"state":"running"`},
 		{`"duplicate":true`, `"duplicate":false`},
 	} {
 		i := 0
