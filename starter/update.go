@@ -84,12 +84,14 @@ func updateError(err error) (error, bool) { //nolint:revive // the error is the 
 	switch {
 	case errors.As(err, &app):
 		return refusal(app), true
-	case errors.As(err, &timedOut), transient(err):
+	case errors.As(err, &timedOut), transient(err), errors.As(err, &notReady):
+		// Not ready is a workflow that was just continuing as new, or one whose
+		// worker keeps failing on it: only time tells them apart.
 		return err, false
 	case notFound(err):
 		return errClosed, true
-	case errors.As(err, &pre), errors.As(err, &notReady):
-		// Paused, failing, or nobody polls: waiting would not help.
+	case errors.As(err, &pre):
+		// Paused, or nobody polls: waiting would not help.
 		return errNoAnswer, true
 	}
 	return err, true

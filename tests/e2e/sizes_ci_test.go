@@ -9,4 +9,8 @@ const (
 	fewPolls, manyPolls = 3, 12
 	fewBeats, manyBeats = 10, 1_000
 	waitingTakes        = 4 * time.Minute
+
+	// A continue-as-new every so many events: at least three in the storm.
+	stormSize, stormContinueAfter = 600, 200
+	stormTakes                    = 5 * time.Minute
 )
