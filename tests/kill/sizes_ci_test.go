@@ -1,0 +1,13 @@
+//go:build !long
+
+package kill
+
+// killsPerMoment is how often each target is killed at each moment.
+const killsPerMoment = 1
+
+// inThisRun picks one target for each moment, another one for each, so that the
+// short run kills everything once; `make long` kills all of them at all moments.
+func inThisRun(moment string, target int) bool {
+	order := map[string]int{"submit": 0, "exec": 1, "delivery": 2, "continue": 3}
+	return order[moment] == target
+}
