@@ -3,6 +3,7 @@ package workflows_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -10,8 +11,10 @@ import (
 	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
+	sdkworker "go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/wakepoint/wakepoint/domain"
@@ -56,9 +59,12 @@ type env struct {
 func newEnv(t testing.TB, w *world) *env {
 	t.Helper()
 	var s testsuite.WorkflowTestSuite
+	s.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	e := &env{TestWorkflowEnvironment: s.NewTestWorkflowEnvironment(), t: t, w: w}
 	e.SetStartTime(start)
 	e.SetTestTimeout(time.Minute)
+	// The default of a second is short for a machine that does other things too.
+	e.SetWorkerOptions(sdkworker.Options{DeadlockDetectionTimeout: time.Minute})
 	e.RegisterWorkflowWithOptions(workflows.AsyncTask, workflow.RegisterOptions{Name: protocol.WorkflowAsyncTask})
 	e.RegisterWorkflowWithOptions(workflows.Delivery, workflow.RegisterOptions{Name: protocol.WorkflowDelivery})
 	for name, f := range w.activities() {
