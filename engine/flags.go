@@ -131,8 +131,8 @@ type options struct {
 	dynamicConfig map[string]any
 	// logLevel is the lowest level logged to stderr. Default: warn.
 	logLevel slog.Level
-	// logLevelGiven keeps the level as it is while stopping, when the server warns about every
-	// connection it closes on purpose.
+	// logLevelGiven keeps the level as it is while stopping, when the server logs every call that the stop
+	// cuts off as an error.
 	logLevelGiven bool
 	// logJSON logs objects instead of key=value lines. Default: false.
 	logJSON bool

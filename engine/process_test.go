@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.temporal.io/sdk/temporal"
@@ -145,11 +146,12 @@ func TestStartDevServer(t *testing.T) {
 		UIPort:       "0",
 		LogLevel:     "warn",
 		LogFormat:    "pretty",
+		// The SDK takes names and types from here; an attribute without a value would be left out.
 		SearchAttributes: temporal.NewSearchAttributes(
-			temporal.NewSearchAttributeKeyKeyword("K").ValueUnset(), temporal.NewSearchAttributeKeyInt64("I").ValueUnset(),
-			temporal.NewSearchAttributeKeyString("S").ValueUnset(), temporal.NewSearchAttributeKeyBool("B").ValueUnset(),
-			temporal.NewSearchAttributeKeyFloat64("D").ValueUnset(), temporal.NewSearchAttributeKeyTime("T").ValueUnset(),
-			temporal.NewSearchAttributeKeyKeywordList("L").ValueUnset(),
+			temporal.NewSearchAttributeKeyKeyword("K").ValueSet("a"), temporal.NewSearchAttributeKeyInt64("I").ValueSet(1),
+			temporal.NewSearchAttributeKeyString("S").ValueSet("a"), temporal.NewSearchAttributeKeyBool("B").ValueSet(true),
+			temporal.NewSearchAttributeKeyFloat64("D").ValueSet(1), temporal.NewSearchAttributeKeyTime("T").ValueSet(time.Unix(0, 0)),
+			temporal.NewSearchAttributeKeyKeywordList("L").ValueSet([]string{"a"}),
 		),
 		ExtraArgs: []string{"--dynamic-config-value", "limit.maxIDLength=100"},
 		Stdout:    &stdout, Stderr: &stderr,

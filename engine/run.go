@@ -259,8 +259,8 @@ var durability = map[string]string{
 
 // stop ends what start began, the outside first.
 func (in *instance) stop() error {
-	if !in.o.logLevelGiven && in.level.Level() < slog.LevelError {
-		in.level.Set(slog.LevelError) // the server warns about each connection that it closes on purpose
+	if !in.o.logLevelGiven {
+		in.level.Set(levelNever) // the server logs each call that the stop cuts off as an error
 	}
 	if in.ui != nil {
 		in.ui.Stop()
