@@ -73,7 +73,7 @@ func compileArgument(s string) (argument, error) {
 		field, ok := strings.CutPrefix(name, "input.")
 		path := strings.Split(field, ".")
 		if !ok || slices.Contains(path, "") {
-			return nil, fmt.Errorf("${%s} must be ${input.<field>}", name)
+			return nil, fmt.Errorf("${%s} must be ${input.<field>}; write $${ for the text ${", name)
 		}
 		if literal+before != "" {
 			arg = append(arg, argumentPart{literal: literal + before})

@@ -211,7 +211,7 @@ func TestEnvironmentDoesNotLeak(t *testing.T) {
 func TestSetEnvTouchesNoDisk(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	cfg := b.config(`test ${#PASSWORD} = 7 && echo fine`)
+	cfg := b.config(`test -n "$PASSWORD" && echo fine`)
 	cfg.SetEnv["PASSWORD"] = "hunter2"
 	e := b.executor(cfg)
 	if got := b.result(settled(t, e, submit(t, e, request("k")))); got != "fine\n" {
@@ -256,7 +256,7 @@ func TestNewNamesWhatIsWrong(t *testing.T) {
 		`program "/etc/passwd" was not found or is not`:                         func(c *exec.Config) { c.Argv = []string{"/etc/passwd"} },
 		`argv[0] "${input.a}": the program must not`:                            func(c *exec.Config) { c.Argv = []string{"${input.a}"} },
 		`argv[1] "${input.a": a placeholder is not`:                             func(c *exec.Config) { c.Argv = []string{"echo", "${input.a"} },
-		`${HOME} must be ${input.<field>}`:                                      func(c *exec.Config) { c.Argv = []string{"echo", "${HOME}"} },
+		`${HOME} must be ${input.<field>}; write $${ for the text ${`:           func(c *exec.Config) { c.Argv = []string{"echo", "${HOME}"} },
 		`${input.} must be ${input.<field>}`:                                    func(c *exec.Config) { c.Argv = []string{"echo", "${input.}"} },
 		`${input.a..b} must be ${input.<field>}`:                                func(c *exec.Config) { c.Argv = []string{"echo", "${input.a..b}"} },
 		`argv[1] must not contain a zero byte`:                                  func(c *exec.Config) { c.Argv = []string{"echo", "a\x00"} },

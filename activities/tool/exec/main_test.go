@@ -108,6 +108,7 @@ func setup(t *testing.T) *bench {
 	}
 	t.Cleanup(func() {
 		b.endAll()
+		b.wantQuietSupervisors()
 		_ = b.store.Close()
 	})
 	return b
@@ -117,10 +118,27 @@ func setup(t *testing.T) *bench {
 // its environment.
 func (b *bench) endAll() {
 	entry := "JOURNAL=" + b.journal
-	for _, pid := range processesWith(b.t, entry) {
-		_ = syscall.Kill(pid, syscall.SIGKILL)
+	eventually(b.t, "the test's processes are gone", func() bool {
+		left := processesWith(b.t, entry)
+		for _, pid := range left {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		return len(left) == 0
+	})
+}
+
+// wantQuietSupervisors: a supervisor speaks only when something is wrong with it, or when the race
+// detector speaks through it.
+func (b *bench) wantQuietSupervisors() {
+	logs, err := filepath.Glob(filepath.Join(b.dir, "data", "exec", "*", "run-*", "supervisor.log"))
+	if err != nil {
+		b.t.Fatal(err)
 	}
-	eventually(b.t, "the test's processes are gone", func() bool { return len(processesWith(b.t, entry)) == 0 })
+	for _, log := range logs {
+		if said, err := os.ReadFile(log); err != nil || len(said) > 0 {
+			b.t.Errorf("a supervisor said %q, %v", said, err)
+		}
+	}
 }
 
 // processes are the living processes of the tools of this bench. Supervisors, which live on for

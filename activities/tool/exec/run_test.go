@@ -99,7 +99,8 @@ func TestProgressAndStageWhileRunning(t *testing.T) {
 		echo '::wakepoint progress=30'
 		echo '::wakepoint progress=101 stage=wrong'
 		` + awaitGate + `
-		echo '::wakepoint {"progress": 90, "stage": "packing", "unknown": []}'`)
+		echo '::wakepoint {"progress": 90, "stage": "packing", "unknown": []}'
+		echo '::wakepoint progress=50'`)
 	h := submit(t, e, request("k"))
 	var obs tool.Observation
 	eventually(t, "the progress is seen", func() bool {
