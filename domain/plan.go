@@ -75,8 +75,9 @@ func Next(t Task, nowMs int64) Plan {
 
 func nextEnded(t Task, nowMs int64) Plan {
 	// A task that ended under the hands of its worker tells it to stop; one
-	// that ended by the worker's own word has nobody left to tell.
-	byOutside := t.State == StateSucceeded || t.State == StateFailed && (t.Error == nil || t.Error.Code != CodeOutcomeUnknown) ||
+	// that ended by the worker's own word has nobody left to tell. A job that may
+	// do harm and was lost sight of is left to the person whom the task goes to.
+	byOutside := t.State == StateSucceeded || t.State == StateFailed && (t.Error == nil || t.Error.Code != CodeWorkerLost) ||
 		t.State == StateCancelled && t.Confirmed != nil && *t.Confirmed
 	p := Plan{CancelOutside: !byOutside && t.Attempts > 0, Close: true}
 	if t.State == StateExpired && t.Policy.LatePolicy == LateRecord && t.Late == nil {
