@@ -18,11 +18,19 @@ import (
 
 	"github.com/wakepoint/wakepoint/config"
 	"github.com/wakepoint/wakepoint/starter"
+	"github.com/wakepoint/wakepoint/starter/cli/dev"
 	"github.com/wakepoint/wakepoint/store"
 )
 
-// dialTimeout bounds the first contact with an engine.
-const dialTimeout = 5 * time.Second
+const (
+	// dialTimeout bounds the first contact with an engine.
+	dialTimeout = 5 * time.Second
+	// restartTimeout bounds it when a stack runs here: an engine that was killed
+	// is started again, which takes seconds.
+	restartTimeout = 20 * time.Second
+	// dialPause lies between two tries.
+	dialPause = 200 * time.Millisecond
+)
 
 // defaultAddress is where Temporal listens by default. An address, not a name:
 // a local name may lead to an interface on which nobody listens.
@@ -34,6 +42,8 @@ type endpoint struct {
 	// from says where the address comes from, for people.
 	from  string
 	uiURL string
+	// supervised says that somebody starts the engine again when it dies.
+	supervised bool
 }
 
 // endpoint finds the engine: the flag, the environment or a profile that was
@@ -58,7 +68,7 @@ func (a *app) endpoint(dataDir string) (endpoint, error) {
 	case named && profile.Address != "":
 		e.from = "the environment or the profile"
 	case running:
-		profile.Address, e.from = info.Address, "the stack in "+info.DataDir
+		profile.Address, e.from, e.supervised = info.Address, "the wakepoint dev in "+info.DataDir, info.Engine != dev.KindOutside
 		if e.uiURL == "" {
 			e.uiURL = info.UIURL
 		}
@@ -96,9 +106,13 @@ func (e endpoint) finished() endpoint {
 // dial opens the connection, or says where it tried.
 func (e endpoint) dial(ctx context.Context, logger *slog.Logger) (sdkclient.Client, error) {
 	e.options.Logger = sdklog.NewStructuredLogger(logger)
-	wait, cancel := context.WithTimeout(ctx, dialTimeout)
-	defer cancel()
-	c, err := sdkclient.DialContext(wait, e.options)
+	c, err := e.try(ctx)
+	for giveUp := time.Now().Add(restartTimeout); err != nil && e.supervised && ctx.Err() == nil && time.Now().Before(giveUp); c, err = e.try(ctx) {
+		select {
+		case <-time.After(dialPause):
+		case <-ctx.Done():
+		}
+	}
 	if err == nil {
 		return c, nil
 	}
@@ -109,6 +123,12 @@ func (e endpoint) dial(ctx context.Context, logger *slog.Logger) (sdkclient.Clie
 		code: string(starter.CodeUnavailable), message: "no engine answers at " + e.options.HostPort + " (from " + e.from + ")",
 		hint: "start one with `wakepoint dev`, or name one with --address or TEMPORAL_ADDRESS", cause: err,
 	}
+}
+
+func (e endpoint) try(ctx context.Context) (sdkclient.Client, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	return sdkclient.DialContext(ctx, e.options)
 }
 
 // config reads the configuration: the file of the flag or of the environment,

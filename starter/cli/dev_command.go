@@ -2,9 +2,12 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -19,9 +22,36 @@ import (
 // stackFlags are those of the commands that start an engine.
 type stackFlags struct {
 	engine, durability string
-	port, uiPort       int
+	port, uiPort       port
 	noWorker           bool
+	// logLevel of both children; empty leaves the engine at its own.
+	logLevel string
 }
+
+// port is a flag: auto, 0 for any free one, or a number.
+type port int
+
+func (p *port) Set(s string) error {
+	if s == dev.EngineAuto {
+		*p = dev.PortDefault
+		return nil
+	}
+	n, err := strconv.ParseUint(s, 10, 16)
+	if err != nil {
+		return errors.New("must be auto, 0 (any free one) or a port up to 65535")
+	}
+	*p = port(n)
+	return nil
+}
+
+func (p *port) String() string {
+	if *p == dev.PortDefault {
+		return dev.EngineAuto
+	}
+	return strconv.Itoa(int(*p))
+}
+
+func (p *port) Type() string { return "port" }
 
 func (a *app) devCommand() *cobra.Command {
 	var f stackFlags
@@ -38,22 +68,24 @@ One wakepoint dev at a time has a data folder.`,
 	a.stackFlags(cmd, &f, dev.PortDefault)
 	cmd.Flags().StringVar(&a.namespace, "namespace", "default", "Temporal namespace")
 	cmd.Flags().StringVar(&a.profile, "profile", "", "profile of Temporal's configuration file, with --engine HOST:PORT")
+	cmd.Flags().StringVar(&f.logLevel, "log-level", "", "debug, info, warn or error, of engine and worker (default warn and error)")
 	cmd.Flags().BoolVar(&f.noWorker, "no-worker", false, "only the engine, for workers of your own")
 	return cmd
 }
 
-func (a *app) stackFlags(cmd *cobra.Command, f *stackFlags, port int) {
+func (a *app) stackFlags(cmd *cobra.Command, f *stackFlags, usual port) {
 	fl := cmd.Flags()
+	f.port, f.uiPort = usual, usual
 	fl.StringVar(&f.engine, "engine", dev.EngineAuto, "auto, the PATH of wakepoint-engine or temporal, or HOST:PORT of one that runs")
-	fl.IntVar(&f.port, "port", port, "port of the engine, 0 for any free one (-1: 7233 if it is free)")
-	fl.IntVar(&f.uiPort, "ui-port", port, "port of the Temporal UI, 0 for any free one (-1: that of the engine and 1000)")
+	fl.Var(&f.port, "port", "port of the engine: a number, 0 for any free one, auto for 7233 if that is free")
+	fl.Var(&f.uiPort, "ui-port", "port of the Temporal UI: a number, 0 for any free one, auto for that of the engine and 1000")
 	fl.StringVar(&f.durability, "durability", dev.DurabilityNormal, "normal or full: whether a power cut may take the last moments")
 }
 
 // durability says in words what a choice is worth.
 var durability = map[string]string{
-	dev.DurabilityNormal: "normal: survives the crash of any process; a power cut may take the last moments. This trades safety for speed, --durability full does not",
-	dev.DurabilityFull:   "full: what was acknowledged survives a power cut too",
+	dev.DurabilityNormal: "normal, a trade for speed: a crash loses nothing, a power cut may take the last moments (--durability full)",
+	dev.DurabilityFull:   "full: neither a crash nor a power cut loses what was acknowledged",
 }
 
 func (a *app) dev(ctx context.Context, f stackFlags) error {
@@ -78,16 +110,11 @@ func (a *app) dev(ctx context.Context, f stackFlags) error {
 
 // stackOptions puts an engine and a worker of this program together.
 func (a *app) stackOptions(ctx context.Context, cfg *config.Config, f stackFlags) (dev.Options, error) {
+	if levels := []string{"", "debug", "info", "warn", "error"}; !slices.Contains(levels, f.logLevel) {
+		return dev.Options{}, usage("", "--log-level must be debug, info, warn or error, not %q", f.logLevel)
+	}
 	if _, ok := durability[f.durability]; !ok {
 		return dev.Options{}, usage("", "--durability must be normal or full, not %q", f.durability)
-	}
-	for _, p := range []struct {
-		name string
-		port int
-	}{{"--port", f.port}, {"--ui-port", f.uiPort}} {
-		if p.port < dev.PortDefault || p.port > 65535 {
-			return dev.Options{}, usage("", "%s must be 0 (any free one) to 65535, it is %d", p.name, p.port)
-		}
 	}
 	engine, err := a.search().Engine(ctx, f.engine)
 	if err != nil {
@@ -107,7 +134,7 @@ func (a *app) stackOptions(ctx context.Context, cfg *config.Config, f stackFlags
 		return e
 	}
 	o := dev.Options{
-		DataDir: cfg.DataDir, Engine: engine, Port: f.port, UIPort: f.uiPort, Namespace: e.options.Namespace, Durability: f.durability, Config: cfg.File,
+		DataDir: cfg.DataDir, Engine: engine, Port: int(f.port), UIPort: int(f.uiPort), LogLevel: f.logLevel, Namespace: e.options.Namespace, Durability: f.durability, Config: cfg.File,
 		Leash: []string{self, commandLeash}, Env: a.env,
 		Dial: func(ctx context.Context, address string) error {
 			c, err := at(address).dial(ctx, slog.New(slog.DiscardHandler))
@@ -127,16 +154,22 @@ func (a *app) stackOptions(ctx context.Context, cfg *config.Config, f stackFlags
 		},
 	}
 	if !f.noWorker {
-		o.Worker = func(info dev.Info, ready string) []string { return a.workerCommandLine(self, info, ready) }
+		o.Worker = func(info dev.Info, ready string) []string { return a.workerCommandLine(self, info, ready, f.logLevel) }
 	}
 	return o, nil
 }
 
 // workerCommandLine runs this program as the worker of a stack.
-func (a *app) workerCommandLine(self string, info dev.Info, ready string) []string {
+func (a *app) workerCommandLine(self string, info dev.Info, ready, level string) []string {
 	argv := []string{
 		self, "worker", "--address", info.Address, "--namespace", info.Namespace, "--data", info.DataDir, "--ready-file", ready, "--exit-with-stdin",
 	}
+	if level == "" {
+		// While the engine is away a worker warns of every try to reach it, and the
+		// engine is what one sees being started again.
+		level = "error"
+	}
+	argv = append(argv, "--log-level", level)
 	if info.Config != "" {
 		argv = append(argv, "--config", info.Config)
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -58,7 +59,11 @@ func (a *app) list(ctx context.Context, s *session, r starter.ListRequest) error
 		}
 		rows = append(rows, []string{t.TaskID, t.Tool, state, a.ago(t.StartedAtMs), took, t.Title})
 	}
-	term.Table(a.out, []string{"TASK", "TOOL", "STATE", "SUBMITTED", "TOOK", "TITLE"}, rows)
+	header := []string{"TASK", "TOOL", "STATE", "SUBMITTED", "TOOK", "TITLE"}
+	if !slices.ContainsFunc(page.Tasks, func(t starter.Listed) bool { return t.Title != "" }) {
+		header = header[:len(header)-1]
+	}
+	term.Table(a.out, header, rows)
 	if page.Cursor != "" {
 		a.say("hint: there are more: --cursor %s", page.Cursor)
 	}

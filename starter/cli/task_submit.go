@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -126,10 +128,28 @@ func argsInput(args []string) (json.RawMessage, error) {
 	return json.Marshal(object)
 }
 
+// argHint adds to a refusal of the input how a field is given that is no text.
+func argHint(err error, args []string) error {
+	var e *starter.Error
+	if !errors.As(err, &e) || e.Hint != "" {
+		return err
+	}
+	field, _ := strings.CutPrefix(e.Field, "input.")
+	for _, arg := range args {
+		if name, _, _ := strings.Cut(arg, "="); name == field {
+			return &failure{
+				code: string(e.Code), message: e.Message, field: e.Field, cause: err,
+				hint: "numbers, true, false and lists are given as JSON: --arg " + field + ":=JSON",
+			}
+		}
+	}
+	return err
+}
+
 func (a *app) submit(ctx context.Context, s *session, f submitFlags) error {
 	sub, err := s.tasks.Submit(ctx, f.s)
 	if err != nil {
-		return err
+		return argHint(err, f.args)
 	}
 	if f.wait {
 		return a.submitAndWait(ctx, s, sub)
@@ -144,15 +164,15 @@ func (a *app) submit(ctx context.Context, s *session, f submitFlags) error {
 
 // accepted prints the id to standard output, alone, for scripts.
 func (a *app) accepted(s *session, sub starter.Submitted) {
-	how := "accepted"
-	if sub.Existing {
-		how = "accepted before"
-		if sub.State != "" {
-			how += ", it is " + string(sub.State)
-		}
+	fmt.Fprintln(a.out, sub.TaskID)
+	switch {
+	case !sub.Existing:
+		a.say("accepted, not done yet")
+	case sub.State == "":
+		a.say("accepted before")
+	default:
+		a.say("accepted before, it is %s", sub.State)
 	}
-	_, _ = a.out.Write([]byte(sub.TaskID + "\n"))
-	a.say("%s, which is not done", how)
 	if link := s.link(sub.WorkflowID, ""); link != "" {
 		a.say("temporal ui: %s", link)
 	}

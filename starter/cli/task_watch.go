@@ -152,6 +152,9 @@ func (w *watcher) take(n news) {
 		_ = w.a.printJSON(changeJSON{TaskID: w.ids[n.i], Mode: n.ch.Page.Mode, Events: n.ch.Page.Events, Description: viewOf(n.ch.Description)})
 	case n.err == nil:
 		w.lines(n.i, n.ch)
+	case len(w.ids) > 1:
+		// A single one is told of at the end.
+		w.a.say("%s: %s", w.names[n.i], term.Clean(n.err.Error()))
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/wakepoint/wakepoint/domain"
 	"github.com/wakepoint/wakepoint/starter"
 	"github.com/wakepoint/wakepoint/starter/cli/term"
+	"github.com/wakepoint/wakepoint/workflows/protocol"
 )
 
 func ms(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
@@ -200,7 +201,8 @@ func (a *app) pending(p starter.Pending) string {
 	if p.NextAttemptAtMs > 0 {
 		parts = append(parts, "next "+a.ago(p.NextAttemptAtMs))
 	}
-	if len(p.Heartbeat) > 0 {
+	if len(p.Heartbeat) > 0 && p.Type == protocol.ActivityLease {
+		// What a worker outside says; a probe's words are the task's own progress.
 		parts = append(parts, "says "+term.Fit(term.Clean(string(p.Heartbeat)), 80))
 	}
 	return strings.Join(parts, ", ")

@@ -1,6 +1,7 @@
 package dev
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -43,6 +44,7 @@ type engineProgram struct {
 	dataDir    string
 	namespace  string
 	durability string
+	logLevel   string
 	// self is this program, for the leash.
 	self []string
 	env  []string
@@ -123,10 +125,13 @@ func (e *engineProgram) command() (*exec.Cmd, error) {
 		if e.uiPort != PortDefault {
 			argv = append(argv, "--ui-port", strconv.Itoa(e.uiPort))
 		}
+		if e.logLevel != "" {
+			argv = append(argv, "--log-level", e.logLevel)
+		}
 	case KindTemporal:
 		argv = append(append([]string{}, e.self...),
 			e.Path, "server", "start-dev", "--db-filename", filepath.Join(e.dataDir, "temporal-cli.db"), "--port", strconv.Itoa(e.port),
-			"--ui-port", strconv.Itoa(e.uiPort), "--namespace", e.namespace, "--log-level", "error",
+			"--ui-port", strconv.Itoa(e.uiPort), "--namespace", e.namespace, "--log-level", cmp.Or(e.logLevel, "error"),
 			// More than ten updates in flight stall a task by far more than an error.
 			"--dynamic-config-value", "history.maxInFlightUpdates=1000", "--dynamic-config-value", "history.MaxBufferedQueryCount=10")
 	case KindOutside:

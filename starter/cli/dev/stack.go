@@ -27,6 +27,8 @@ type Options struct {
 	Namespace string
 	// Durability of the engine: full or normal. Default: full.
 	Durability string
+	// LogLevel of the engine: debug, info, warn or error. Default: its own.
+	LogLevel string
 	// Config is the file with the tools, for [Info]. Default: none.
 	Config string
 	// Worker makes the command line of the worker for the given stack; the worker
@@ -174,7 +176,7 @@ func (s *Stack) startEngine(ctx context.Context) error {
 	}
 	p := &engineProgram{
 		Engine: s.o.Engine, dataDir: s.o.DataDir, namespace: s.o.Namespace, durability: s.o.Durability,
-		self: s.o.Leash, env: s.o.Env, dial: s.o.Dial,
+		self: s.o.Leash, env: s.o.Env, dial: s.o.Dial, logLevel: s.o.LogLevel,
 	}
 	if err := p.choosePorts(s.o.Port, s.o.UIPort); err != nil {
 		return err
