@@ -37,6 +37,12 @@ func newBed(ctx context.Context, t testing.TB, yaml string, s *harness.Script) b
 	return bed{Installation: harness.Install(t, shared, tenant, yaml, s.Executors()), t: t, ctx: ctx}
 }
 
+// in is the same bed for a subtest.
+func (b bed) in(t testing.TB) bed {
+	b.t = t
+	return b
+}
+
 func (b bed) workflowID(taskID string) string {
 	return protocol.TaskWorkflowID(b.Config.Tenant, taskID)
 }
