@@ -20,7 +20,7 @@ COPY go.mod go.sum ./
 RUN go mod download
 COPY . ./
 ARG VERSION=dev
-RUN CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X github.com/wakepoint/wakepoint/starter/cli.Version=${VERSION}" -o /out/wakepoint ./cmd/wakepoint
+RUN CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X github.com/wakepoint/wakepoint/starter/cli.version=${VERSION}" -o /out/wakepoint ./cmd/wakepoint
 
 # Not distroless: tools of the executor `exec` are programs, and programs need a system around them.
 FROM ${BASE_IMAGE}

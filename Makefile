@@ -19,7 +19,7 @@ FUZZTIME ?= 30s
 BENCH    ?= .
 DIST     := wakepoint_$(VERSION)_$(GOOS)_$(GOARCH)
 RELEASE  := CGO_ENABLED=0 GOOS=$(GOOS) GOARCH=$(GOARCH) go build -trimpath
-VERSION_WAKEPOINT := -X github.com/wakepoint/wakepoint/starter/cli.Version=$(VERSION)
+VERSION_WAKEPOINT := -X github.com/wakepoint/wakepoint/starter/cli.version=$(VERSION)
 VERSION_ENGINE    := -X github.com/wakepoint/wakepoint/engine.Version=$(VERSION)
 
 .PHONY: help
