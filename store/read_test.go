@@ -92,7 +92,7 @@ func TestConcurrentRanges(t *testing.T) {
 	for i := range 32 {
 		wg.Go(func() {
 			offset := int64(i * 1000)
-			got, _, err := s.Range(context.Background(), ref.Ref, ref.Hash, offset, 1000)
+			got, _, err := s.Range(t.Context(), ref.Ref, ref.Hash, offset, 1000)
 			if err != nil || !bytes.Equal(got, data[offset:offset+1000]) {
 				t.Errorf("range at %d: %d bytes, %v", offset, len(got), err)
 			}

@@ -2,7 +2,6 @@ package store_test
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -223,12 +222,12 @@ func TestConcurrentPutsOfTheSameContent(t *testing.T) {
 			target = otherProcess
 		}
 		wg.Go(func() {
-			ref, err := target.PutBytes(context.Background(), acme, data, "")
+			ref, err := target.PutBytes(t.Context(), acme, data, "")
 			if err != nil {
 				t.Errorf("put: %v", err)
 				return
 			}
-			if got, err := target.Get(context.Background(), ref.Ref, ref.Hash); err != nil || len(got) != len(data) {
+			if got, err := target.Get(t.Context(), ref.Ref, ref.Hash); err != nil || len(got) != len(data) {
 				t.Errorf("get: %d bytes, %v", len(got), err)
 			}
 		})

@@ -101,19 +101,19 @@ type Handle struct {
 type State string
 
 const (
-	// StateRunning: the job is known to be there and not over. It includes a job that is on its
+	// StateRunning means that the job is known to be there and not over. It includes a job that is on its
 	// way to start and one that is being cancelled.
 	StateRunning State = "running"
-	// StateSucceeded: the job is over and its result is in Observation.Result.
+	// StateSucceeded means that the job is over and its result is in Observation.Result.
 	StateSucceeded State = "succeeded"
-	// StateFailed: the job is over, or never started, for the reason in Observation.Error.
+	// StateFailed means that the job is over, or never started, for the reason in Observation.Error.
 	StateFailed State = "failed"
-	// StateCancelled: the job ended because it was asked to, and nothing of it runs any more.
+	// StateCancelled means that the job ended because it was asked to, and nothing of it runs any more.
 	StateCancelled State = "cancelled"
-	// StateLost: the job surely runs no more and left no word of how it ended. It may have done
+	// StateLost means that the job surely runs no more and left no word of how it ended. It may have done
 	// its work, part of it, or nothing. Repeating it keeps the key and follows the tool's effects.
 	StateLost State = "lost"
-	// StateUnknown: the outside does not know the job, or cannot say whether it runs.
+	// StateUnknown means that the outside does not know the job, or cannot say whether it runs.
 	StateUnknown State = "unknown"
 )
 

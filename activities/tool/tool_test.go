@@ -81,12 +81,21 @@ func TestObservationJSON(t *testing.T) {
 		in   tool.Observation
 		want string
 	}{
-		{"running", tool.Observation{State: tool.StateRunning, Progress: &forty, Stage: "linking", Worker: "h/pid 7", Attempt: 2, LastSeenAtMs: 5, NextInMs: 250},
-			`{"state":"running","progress":40,"stage":"linking","worker":"h/pid 7","attempt":2,"lastSeenAtMs":5,"nextInMs":250,"definite":false}`},
-		{"succeeded", tool.Observation{State: tool.StateSucceeded, Definite: true, Result: &tool.Result{Ref: "blob:a/task/b/c", Hash: "c", ContentType: "text/plain", Bytes: 3}},
-			`{"state":"succeeded","result":{"ref":"blob:a/task/b/c","hash":"c","contentType":"text/plain","bytes":3},"definite":true}`},
-		{"failed", tool.Observation{State: tool.StateFailed, Definite: true, Error: &tool.Failure{Code: "EXIT_STATUS", Message: "exit 2", Severity: tool.SeverityError, Class: tool.ClassUser}},
-			`{"state":"failed","error":{"code":"EXIT_STATUS","message":"exit 2","severity":"error","class":"user","retryable":false},"definite":true}`},
+		{
+			"running",
+			tool.Observation{State: tool.StateRunning, Progress: &forty, Stage: "linking", Worker: "h/pid 7", Attempt: 2, LastSeenAtMs: 5, NextInMs: 250},
+			`{"state":"running","progress":40,"stage":"linking","worker":"h/pid 7","attempt":2,"lastSeenAtMs":5,"nextInMs":250,"definite":false}`,
+		},
+		{
+			"succeeded",
+			tool.Observation{State: tool.StateSucceeded, Definite: true, Result: &tool.Result{Ref: "blob:a/task/b/c", Hash: "c", ContentType: "text/plain", Bytes: 3}},
+			`{"state":"succeeded","result":{"ref":"blob:a/task/b/c","hash":"c","contentType":"text/plain","bytes":3},"definite":true}`,
+		},
+		{
+			"failed",
+			tool.Observation{State: tool.StateFailed, Definite: true, Error: &tool.Failure{Code: "EXIT_STATUS", Message: "exit 2", Severity: tool.SeverityError, Class: tool.ClassUser}},
+			`{"state":"failed","error":{"code":"EXIT_STATUS","message":"exit 2","severity":"error","class":"user","retryable":false},"definite":true}`,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

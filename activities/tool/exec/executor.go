@@ -224,7 +224,7 @@ func (v view) calledOff() bool {
 // A probe of another process holds the lock for a moment, so whoever means to have it tries for
 // some time.
 const (
-	lockTries = 20
+	lockFor   = 100 * time.Millisecond
 	lockPause = 5 * time.Millisecond
 )
 
@@ -248,13 +248,11 @@ func (e *Executor) callOff(j job, why string) (bool, error) {
 }
 
 func lockForGood(path string) (lock *fileLock, err error) {
-	for range lockTries {
-		if lock, err = tryLock(path); !errors.Is(err, errLocked) {
-			return lock, err
-		}
-		time.Sleep(lockPause)
-	}
-	return nil, err
+	poll(lockPause, lockFor, func() bool {
+		lock, err = tryLock(path)
+		return !errors.Is(err, errLocked)
+	})
+	return lock, err
 }
 
 // Remove deletes the files of all runs of the handle's key.

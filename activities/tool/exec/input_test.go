@@ -160,7 +160,7 @@ func TestKeyOfAnotherJob(t *testing.T) {
 func TestEnvironmentDoesNotLeak(t *testing.T) {
 	for name, value := range map[string]string{
 		"SECRET_TOKEN": "hunter2", "AWS_SECRET_ACCESS_KEY": "hunter2", "WAKEPOINT_API_KEY": "hunter2",
-		"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "HOME": "/home/somebody", "TMPDIR": os.TempDir(), "TZ": "UTC", "EXTRA": "given",
+		"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "HOME": "/home/somebody", "TMPDIR": t.TempDir(), "TZ": "UTC", "EXTRA": "given",
 	} {
 		t.Setenv(name, value)
 	}

@@ -320,12 +320,14 @@ func dump(v any) string {
 // that holds costs next to nothing.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(60 * time.Second)
-	for !holds() {
-		if time.Now().After(deadline) {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.After(60 * time.Second); !holds(); {
+		select {
+		case <-tick.C:
+		case <-deadline:
 			t.Fatalf("waited in vain: %s", what)
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
 }
 

@@ -123,16 +123,15 @@ func (e *Executor) observeLost(j job, v view, obs tool.Observation) (tool.Observ
 
 // endRemains signals what is left of a lost run until it is gone or the time for one call is over,
 // and answers with what is still there.
-func endRemains(v view, sig syscall.Signal) (remains, error) {
-	giveUp := time.Now().Add(endTime)
-	for {
-		left, err := findRemains(v.identity, v.request.Token)
-		if err != nil || len(left.ours) == 0 || time.Now().After(giveUp) {
-			return left, err
+func endRemains(v view, sig syscall.Signal) (left remains, err error) {
+	poll(groupTick, endTime, func() bool {
+		if left, err = findRemains(v.identity, v.request.Token); err != nil || len(left.ours) == 0 {
+			return true
 		}
 		left.signal(sig)
-		time.Sleep(groupTick)
-	}
+		return false
+	})
+	return left, err
 }
 
 // observeOver says how the run ended.

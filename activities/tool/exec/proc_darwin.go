@@ -53,10 +53,9 @@ func hasToken(int, string) bool { return false }
 func toolAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
 func awaitExit(pid int) error {
-	for {
-		if p, ok := lookProcess(pid); !ok || p.dead {
-			return nil
-		}
-		time.Sleep(exitPoll)
-	}
+	poll(exitPoll, forever, func() bool {
+		p, ok := lookProcess(pid)
+		return !ok || p.dead
+	})
+	return nil
 }

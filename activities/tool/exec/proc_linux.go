@@ -25,10 +25,10 @@ func lookProcess(pid int) (process, bool) {
 		return process{}, false
 	}
 	// The second field is the program's name in parentheses and may hold anything, so counting
-	// begins after the last parenthesis, at field 3.
+	// begins after the last parenthesis, with field 3 of the manual.
 	i := bytes.LastIndexByte(data, ')')
 	fields := strings.Fields(string(data[i+1:]))
-	const state, pgrp, threads, start = 3 - 3, 5 - 3, 20 - 3, 22 - 3
+	const state, pgrp, threads, start = 0, 2, 17, 19 // fields 3, 5, 20 and 22
 	if i < 0 || len(fields) <= start {
 		return process{}, false
 	}

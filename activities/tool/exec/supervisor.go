@@ -102,28 +102,25 @@ func supervise(dir string) error {
 
 // takeCharge takes the key's lock. It answers nil when the run is not to be started: it was called
 // off, or another supervisor is in charge of it.
-func (s *supervisor) takeCharge() (*fileLock, error) {
-	giveUp := time.Now().Add(time.Duration(s.req.AckTimeoutMs) * time.Millisecond)
-	for {
-		lock, err := tryLock(filepath.Join(filepath.Dir(s.dir), lockFile))
+func (s *supervisor) takeCharge() (lock *fileLock, err error) {
+	limit := time.Duration(s.req.AckTimeoutMs) * time.Millisecond
+	settled := poll(lockTick, limit, func() bool {
+		lock, err = tryLock(filepath.Join(filepath.Dir(s.dir), lockFile))
 		if err != nil && !errors.Is(err, errLocked) {
-			return nil, err
+			return true
 		}
-		taken, takenErr := runIsTaken(s.dir)
-		if takenErr == nil && lock != nil && !taken {
-			return lock, nil
-		}
-		if lock != nil {
+		var taken bool
+		taken, err = runIsTaken(s.dir)
+		if lock != nil && (taken || err != nil) {
 			lock.release()
+			lock = nil
 		}
-		if takenErr != nil || taken {
-			return nil, takenErr
-		}
-		if time.Now().After(giveUp) {
-			return nil, errors.New("the key is locked, and whoever started this run has given it up by now")
-		}
-		time.Sleep(lockTick)
+		return lock != nil || taken || err != nil
+	})
+	if !settled {
+		err = errors.New("the key is locked, and whoever started this run has given it up by now")
 	}
+	return lock, err
 }
 
 // runIsTaken reports whether the run has begun or has been called off. It is final when the
@@ -312,10 +309,10 @@ func (s *supervisor) end(why string) {
 func (s *supervisor) endLeftovers() {
 	pgrp := s.cmd.Process.Pid // still a zombie, so the number is still ours
 	killAt := s.killAt
-	for {
+	poll(groupTick, forever, func() bool {
 		members, err := groupMembers(pgrp)
 		if err == nil && len(members) == 0 {
-			return
+			return true
 		}
 		s.leftovers = max(s.leftovers, len(members))
 		if killAt.IsZero() {
@@ -325,8 +322,8 @@ func (s *supervisor) endLeftovers() {
 		if !time.Now().Before(killAt) {
 			signalGroup(pgrp, syscall.SIGKILL)
 		}
-		time.Sleep(groupTick)
-	}
+		return false
+	})
 }
 
 // finish writes down how it ended; only then is the lock released. On a full disk it waits for
@@ -335,14 +332,13 @@ func (s *supervisor) finish(st status) error {
 	st.Version = layoutVersion
 	st.EndedAtMs = time.Now().UnixMilli()
 	crash("supervisor before status")
-	for {
-		err := writeJSON(filepath.Join(s.dir, statusFile), st, true)
-		if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
-			crash("supervisor after status")
-			return err
-		}
-		time.Sleep(fullDiskTick)
-	}
+	var err error
+	poll(fullDiskTick, forever, func() bool {
+		err = writeJSON(filepath.Join(s.dir, statusFile), st, true)
+		return !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT)
+	})
+	crash("supervisor after status")
+	return err
 }
 
 func (s *supervisor) killGrace() time.Duration {

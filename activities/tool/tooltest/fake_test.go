@@ -172,7 +172,7 @@ func TestAwait(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			if _, err := e.Submit(context.Background(), request("k", 1)); err != nil {
+			if _, err := e.Submit(t.Context(), request("k", 1)); err != nil {
 				t.Error(err)
 			}
 		})
