@@ -136,7 +136,9 @@ func TestOtherUpdatesAreCheckedToo(t *testing.T) {
 			t.Parallel()
 			e := newEnv(t, &world{})
 			var r *reply
-			e.at(time.Minute, func() { e.signal(callback("q", domain.Event{Type: domain.EventInputRequired, QuestionID: "q", Prompt: "?"})) })
+			e.at(time.Minute, func() {
+				e.signal(callback("q", domain.Event{Type: domain.EventInputRequired, QuestionID: "q", Prompt: "?"}))
+			})
 			e.at(2*time.Minute, func() { r = e.update(tc.update, "u", raw(tc.text)) })
 			e.run(external())
 			require.Equal(t, tc.field, r.problem(t).Field)

@@ -37,7 +37,9 @@ func TestHostLost(t *testing.T) {
 		code    string
 	}{
 		"still running: the lease is renewed": {
-			ask:     func(protocol.ProbeRequest) (protocol.ProbeResult, error) { return protocol.ProbeResult{Known: true}, nil },
+			ask: func(protocol.ProbeRequest) (protocol.ProbeResult, error) {
+				return protocol.ProbeResult{Known: true}, nil
+			},
 			history: []domain.EventType{domain.EventStart, suspect, renewed, domain.EventSucceed}, state: domain.StateSucceeded,
 		},
 		"done meanwhile: the result is taken": {
@@ -49,7 +51,9 @@ func TestHostLost(t *testing.T) {
 			history: []domain.EventType{domain.EventStart, suspect, domain.EventFail, domain.EventStart, domain.EventSucceed}, state: domain.StateSucceeded,
 		},
 		"lost: back to the queue": {
-			ask:     func(protocol.ProbeRequest) (protocol.ProbeResult, error) { return protocol.ProbeResult{Lost: true}, nil },
+			ask: func(protocol.ProbeRequest) (protocol.ProbeResult, error) {
+				return protocol.ProbeResult{Lost: true}, nil
+			},
 			history: []domain.EventType{domain.EventStart, suspect, requeued, domain.EventStart, domain.EventSucceed}, state: domain.StateSucceeded, code: domain.CodeWorkerLost,
 		},
 		"not known: back to the queue": {
@@ -61,7 +65,9 @@ func TestHostLost(t *testing.T) {
 			history: []domain.EventType{domain.EventStart, suspect, requeued, domain.EventStart, domain.EventSucceed}, state: domain.StateSucceeded, code: domain.CodeWorkerLost,
 		},
 		"lost in the last attempt: failed": {
-			ask: func(protocol.ProbeRequest) (protocol.ProbeResult, error) { return protocol.ProbeResult{Lost: true}, nil },
+			ask: func(protocol.ProbeRequest) (protocol.ProbeResult, error) {
+				return protocol.ProbeResult{Lost: true}, nil
+			},
 			max: 1, history: []domain.EventType{domain.EventStart, suspect, requeued}, state: domain.StateFailed, code: domain.CodeWorkerLost,
 		},
 		"no answer of a tool that must not run twice: a person decides": {
@@ -204,7 +210,9 @@ func TestEndsStayDifferent(t *testing.T) {
 		"a person cancelled":        {func(*world) {}, func(e *env) { e.update(protocol.UpdateCancel, "x", protocol.Cancel{By: "ann"}) }, "cancelled"},
 		"the tool itself timed out": {probes(domain.Event{Type: domain.EventFail, Error: &domain.TaskError{Code: "TIMEOUT", Message: "too slow"}}), func(*env) {}, "failed TIMEOUT"},
 		"the worker was lost": {func(w *world) {
-			w.probe = func(protocol.ProbeRequest) (protocol.ProbeResult, error) { return protocol.ProbeResult{Lost: true}, nil }
+			w.probe = func(protocol.ProbeRequest) (protocol.ProbeResult, error) {
+				return protocol.ProbeResult{Lost: true}, nil
+			}
 		}, func(*env) {}, "failed WORKER_LOST"},
 		"the callback was lost": {probes(succeed("h")), func(*env) {}, "succeeded"},
 	} {

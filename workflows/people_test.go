@@ -73,10 +73,14 @@ func TestCancelGrace(t *testing.T) {
 		"it had finished":                {end(succeed("h")), domain.StateSucceeded, nil},
 		"it had failed":                  {end(domain.Event{Type: domain.EventFail, Error: &domain.TaskError{Message: "boom"}}), domain.StateFailed, nil},
 		"it had failed, and would again": {end(retryable(1)), domain.StateCancelled, &yes},
-		"it is lost":                     {func(protocol.ProbeRequest) (protocol.ProbeResult, error) { return protocol.ProbeResult{Lost: true}, nil }, domain.StateCancelled, &yes},
-		"it still works":                 {func(protocol.ProbeRequest) (protocol.ProbeResult, error) { return protocol.ProbeResult{Known: true}, nil }, domain.StateCancelled, &no},
-		"it is not known":                {func(protocol.ProbeRequest) (protocol.ProbeResult, error) { return protocol.ProbeResult{}, nil }, domain.StateCancelled, &no},
-		"it doesn't answer":              {func(protocol.ProbeRequest) (protocol.ProbeResult, error) { return protocol.ProbeResult{}, errGoesOn }, domain.StateCancelled, &no},
+		"it is lost": {func(protocol.ProbeRequest) (protocol.ProbeResult, error) {
+			return protocol.ProbeResult{Lost: true}, nil
+		}, domain.StateCancelled, &yes},
+		"it still works": {func(protocol.ProbeRequest) (protocol.ProbeResult, error) {
+			return protocol.ProbeResult{Known: true}, nil
+		}, domain.StateCancelled, &no},
+		"it is not known":   {func(protocol.ProbeRequest) (protocol.ProbeResult, error) { return protocol.ProbeResult{}, nil }, domain.StateCancelled, &no},
+		"it doesn't answer": {func(protocol.ProbeRequest) (protocol.ProbeResult, error) { return protocol.ProbeResult{}, errGoesOn }, domain.StateCancelled, &no},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
