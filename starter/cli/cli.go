@@ -120,6 +120,10 @@ func flagError(cmd *cobra.Command, err error) string {
 			text += "; did you mean --" + near + "?"
 		}
 	}
+	// What the number parser of Go says is for programmers.
+	if words, _, ok := strings.Cut(text, "strconv."); ok {
+		text = words + "must be a number"
+	}
 	return text
 }
 

@@ -135,7 +135,7 @@ func (e endpoint) try(ctx context.Context) (sdkclient.Client, error) {
 // else wakepoint.yaml in the current folder, else the one with which a stack runs
 // in the data folder. Without any of them there are no tools.
 func (a *app) config() (*config.Config, error) {
-	file, err := a.findConfig()
+	file, dataDir, err := a.findConfig()
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +143,10 @@ func (a *app) config() (*config.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cfg.DataDir, err = a.data(cfg.DataDir); err != nil {
+	if dataDir == "" {
+		dataDir = cfg.DataDir
+	}
+	if cfg.DataDir, err = a.data(dataDir); err != nil {
 		return nil, err
 	}
 	if a.tenant != "" {
@@ -167,11 +170,12 @@ func (a *app) load(file string) (*config.Config, error) {
 	return cfg, err
 }
 
-// findConfig gives the file to read, "" for none.
-func (a *app) findConfig() (string, error) {
+// findConfig gives the file to read, "" for none, and the data folder in which it
+// is in use, if it was found there.
+func (a *app) findConfig() (file, dataDir string, err error) {
 	wd, err := a.deps.dir()
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	for _, file := range []string{a.configFile, a.env.get(envConfig)} {
 		if file == "" {
@@ -180,21 +184,21 @@ func (a *app) findConfig() (string, error) {
 		if !filepath.IsAbs(file) {
 			file = filepath.Join(wd, file)
 		}
-		return file, nil
+		return file, "", nil
 	}
 	info, running := a.running(config.DefaultDataDir)
 	// A folder that was named leads to what runs there, not to what lies here.
 	if running && info.Config != "" && (a.dataDir != "" || a.env.get(envData) != "") {
-		return info.Config, nil
+		return info.Config, info.DataDir, nil
 	}
 	here := filepath.Join(wd, config.FileName)
 	if _, err := os.Stat(here); err == nil {
-		return here, nil
+		return here, "", nil
 	}
 	if running {
-		return info.Config, nil
+		return info.Config, info.DataDir, nil
 	}
-	return "", nil
+	return "", "", nil
 }
 
 // needs is what a command needs beside the engine. What it does not need is not

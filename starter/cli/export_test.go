@@ -29,15 +29,41 @@ type Parts struct {
 	Dir, Self  string
 	UIURL      string
 	Start      func(ctx context.Context, o dev.Options) (Stack, error)
+	// Found takes what a real connection would have used.
+	Found *Endpoint
+}
+
+// Endpoint is where a command would have found the engine and the tools.
+type Endpoint struct {
+	Address, Namespace, From, UIURL, Config, DataDir, Tenant string
+	TLS, Supervised                                          bool
+}
+
+func (a *app) found() (Endpoint, error) {
+	cfg, err := a.config()
+	if err != nil {
+		return Endpoint{}, err
+	}
+	e, err := a.endpoint(cfg.DataDir)
+	return Endpoint{
+		Address: e.options.HostPort, Namespace: e.options.Namespace, From: e.from, UIURL: e.uiURL, Config: cfg.File, DataDir: cfg.DataDir, Tenant: cfg.Tenant,
+		TLS: e.options.ConnectionOptions.TLS != nil, Supervised: e.supervised,
+	}, err
 }
 
 // RunWith is Run in a world of parts.
 func RunWith(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, env []string, p Parts) int {
 	return run(ctx, args, stdin, stdout, stderr, env, deps{
 		now: func() time.Time { return p.Now },
-		connect: func(context.Context, *app, needs) (*session, error) {
+		connect: func(_ context.Context, a *app, _ needs) (*session, error) {
 			if p.ConnectErr != nil {
 				return nil, p.ConnectErr
+			}
+			if p.Found != nil {
+				var err error
+				if *p.Found, err = a.found(); err != nil {
+					return nil, err
+				}
 			}
 			return &session{tasks: p.Tasks, namespace: "default", uiURL: p.UIURL, close: func() {}}, nil
 		},

@@ -56,7 +56,7 @@ func TestCommands(t *testing.T) {
 		"show":   {{line: "task show queued"}, {line: "task show running"}, {line: "task show asking"}, {line: "task show done --history"}, {line: "task show failed"}, {line: "task show full"}},
 		"json":   {{line: "task show running --json"}, {line: "task show nothing --json"}, {line: "task watch done --json"}, {line: "--json task submit resize"}, {line: "task list --json", with: more}, {line: "task result done --json"}},
 		"list":   {{line: "task list", with: more}, {line: "task list --tool resize --state running --run r --tool-call c --limit 7 --cursor x"}, {line: "task ls now"}},
-		"watch":  {{line: "task watch done"}, {line: "task watch failed"}, {line: "task watch done failed nothing"}, {line: "task watch nothing"}, {line: "task watch done done"}, {line: "task watch"}},
+		"watch":  {{line: "task watch done"}, {line: "task watch failed"}, {line: "task watch nothing"}, {line: "task watch done done"}, {line: "task watch"}},
 		"submit": {{line: "task submit resize"}, {line: "task submit resize --key again"}, {line: "task submit resize --id done --wait"}, {line: "task submit resize --id failed --wait"}, {line: "task submit resize --id failed --wait --json"}, {line: "task submit"}},
 		"result": {{line: "task result done"}, {line: "task result done --offset 2 --length 6"}, {line: "task result done --info"}, {line: "task result failed"}, {line: "task result done --offset 99"}, {line: "task result done --offset -1"}, {line: "task result done --length -1"}},
 		"act": {

@@ -172,7 +172,11 @@ func (w *watcher) lines(i int, ch starter.Change) {
 	if len(ch.Page.Events) == 0 {
 		t := ch.Description.Task
 		e := join(", ", "now "+string(t.State), percentOf(t), note(ch.Description))
-		w.a.line(w.w, join(" ", w.names[i], w.a.clock(ch.Description.ServerTimeMs), fmt.Sprintf("v%d", t.Version), term.Clean(e)))
+		at := ch.Description.ServerTimeMs
+		if t.Version == 0 {
+			at = t.CreatedAtMs
+		}
+		w.a.line(w.w, join(" ", w.names[i], w.a.clock(at), fmt.Sprintf("v%d", t.Version), term.Clean(e)))
 		return
 	}
 	for _, e := range ch.Page.Events {

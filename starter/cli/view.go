@@ -122,7 +122,7 @@ func (a *app) fields(s *session, d starter.Description) []term.Field {
 		f = append(f, term.Field{Name: "deadline", Value: a.moment(t.ExpiresAtMs)}, term.Field{Name: "retry", Value: a.moment(t.RetryAtMs)})
 	}
 	if d.Remaining != nil {
-		f = append(f, term.Field{Name: "remaining", Value: "about " + window(*d.Remaining)})
+		f = append(f, term.Field{Name: "remaining", Value: window(*d.Remaining)})
 	}
 	f = append(f, a.moreFields(d)...)
 	for _, p := range d.Pending {
@@ -209,10 +209,13 @@ func (a *app) pending(p starter.Pending) string {
 }
 
 func window(w domain.Window) string {
-	if w.LowMs == w.HighMs {
-		return term.Duration(ms(w.LowMs))
+	if w.HighMs <= 0 {
+		return "longer than expected"
 	}
-	return term.Duration(ms(w.LowMs)) + " to " + term.Duration(ms(w.HighMs))
+	if w.LowMs == w.HighMs {
+		return "about " + term.Duration(ms(w.LowMs))
+	}
+	return "about " + term.Duration(ms(w.LowMs)) + " to " + term.Duration(ms(w.HighMs))
 }
 
 // join puts parts together and leaves out the empty ones.

@@ -1,0 +1,335 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/wakepoint/wakepoint/starter"
+	"github.com/wakepoint/wakepoint/starter/cli"
+	"github.com/wakepoint/wakepoint/starter/cli/demo"
+	"github.com/wakepoint/wakepoint/starter/cli/dev"
+)
+
+// fakeStack is an engine and a worker that are only said to run.
+type fakeStack struct {
+	options dev.Options
+	info    dev.Info
+	// waited is called when somebody waits for the end, and gives it.
+	waited  func() error
+	onKill  func()
+	killed  int
+	stopped int
+	calls   []string
+}
+
+func (s *fakeStack) Info() dev.Info { return s.info }
+
+func (s *fakeStack) Wait(ctx context.Context) error {
+	if s.waited != nil {
+		return s.waited()
+	}
+	<-ctx.Done()
+	return nil
+}
+
+func (s *fakeStack) KillWorker() (int, error) {
+	s.killed++
+	if s.onKill != nil {
+		s.onKill()
+	}
+	return 100, nil
+}
+
+func (s *fakeStack) AwaitWorker(_ context.Context, pid int) (int, error) { return pid + 1, nil }
+
+func (s *fakeStack) Stop(context.Context) error {
+	s.stopped++
+	return nil
+}
+
+// starts gives a stack that starts as asked.
+func (s *fakeStack) starts(_ context.Context, o dev.Options) (cli.Stack, error) {
+	s.options = o
+	s.info = dev.Info{
+		PID: 1, Address: "127.0.0.1:4711", Namespace: o.Namespace, UIURL: "http://127.0.0.1:4712", DataDir: o.DataDir, Config: o.Config,
+		Engine: o.Engine.Kind, Durability: o.Durability,
+	}
+	return s, nil
+}
+
+func TestDevSaysWhereEverythingIs(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "wakepoint.yaml"), "tools:\n  nap:\n    exec: {argv: [\"true\"]}\n")
+	s := &fakeStack{waited: func() error { return nil }}
+	var stdout, stderr bytes.Buffer
+	args := []string{"dev", "--engine", "cluster:7233", "--data", "d", "--durability", "full", "--namespace", "ns", "--log-level", "info"}
+	env := []string{"TEMPORAL_CONFIG_FILE=" + filepath.Join(dir, "none.toml")}
+	code := cli.RunWith(t.Context(), args, strings.NewReader(""), &stdout, &stderr, env, cli.Parts{Now: now, Dir: dir, Self: "/bin/wakepoint", Start: s.starts})
+	if code != cli.ExitOK || s.stopped != 1 {
+		t.Fatalf("exit %d, stopped %d times: %s", code, s.stopped, &stderr)
+	}
+	data := filepath.Join(dir, "d")
+	want := "engine       127.0.0.1:4711\ntemporal ui  http://127.0.0.1:4712\nnamespace    ns\ntools        1 tool from " + filepath.Join(dir, "wakepoint.yaml") +
+		"\ndata         " + data + "\ndurability   full: neither a crash nor a power cut loses what was acknowledged\n"
+	if stdout.String() != want {
+		t.Errorf("it says\n%swant\n%s", &stdout, want)
+	}
+	if want := "ready; stop with ctrl-c\nhint: in another terminal: wakepoint task submit nap\n"; stderr.String() != want {
+		t.Errorf("it said %q, want %q", &stderr, want)
+	}
+	got := s.options.Worker(s.info, "/ready")
+	argv := []string{
+		"/bin/wakepoint", "worker", "--address", "127.0.0.1:4711", "--namespace", "ns", "--data", data, "--ready-file", "/ready", "--exit-with-stdin",
+		"--log-level", "info", "--config", filepath.Join(dir, "wakepoint.yaml"),
+	}
+	if !slices.Equal(got, argv) {
+		t.Errorf("the worker is %q, want %q", got, argv)
+	}
+}
+
+func TestDevTellsWhatHappensToItsChildren(t *testing.T) {
+	t.Parallel()
+	s := &fakeStack{}
+	var stdout, stderr bytes.Buffer
+	s.waited = func() error {
+		for _, e := range []dev.Event{
+			{Child: "engine", What: dev.Started, PID: 7},
+			{Child: "engine", What: dev.Ready, PID: 7},
+			{Child: "engine", What: dev.Said, Line: "a warning\x1b[31m"},
+			{Child: "engine", What: dev.Died, PID: 7, Err: &dev.ExitError{Name: "engine", How: "signal: killed"}},
+			{Child: "engine", What: dev.Waiting, Pause: 200_000_000},
+			{Child: "worker", What: dev.Stopped, PID: 8, Err: errors.New("it was killed")},
+			{Child: "engine", What: dev.Stopped, PID: 9},
+		} {
+			s.options.Notify(e)
+		}
+		return &dev.ExitError{Name: "worker", How: "exit status 2", Code: 2}
+	}
+	dir := t.TempDir()
+	env := []string{"TEMPORAL_CONFIG_FILE=" + filepath.Join(dir, "none.toml")}
+	code := cli.RunWith(t.Context(), []string{"dev", "--engine", "x:1", "--json"}, strings.NewReader(""), &stdout, &stderr, env, cli.Parts{Now: now, Dir: dir, Start: s.starts})
+	var info dev.Info
+	if err := json.Unmarshal(stdout.Bytes(), &info); err != nil || info != s.info || code != cli.ExitUnreachable {
+		t.Errorf("exit %d, %q, %v", code, &stdout, err)
+	}
+	if want := "{\"error\":{\"code\":\"child-ended\",\"message\":\"the worker ended: exit status 2\"}}\n"; stderr.String() != want {
+		t.Errorf("with --json it said %q", &stderr)
+	}
+	stderr.Reset()
+	cli.RunWith(t.Context(), []string{"dev", "--engine", "x:1", "--no-worker"}, strings.NewReader(""), &stdout, &stderr, env, cli.Parts{Now: now, Dir: dir, Start: s.starts})
+	want := "ready; stop with ctrl-c\nthe engine works (pid 7)\nengine: a warning [31m\nthe engine (pid 7) ended: signal: killed\nthe engine is started again in 0.2s\nthe worker (pid 8): it was killed\nerror: the worker ended: exit status 2\n"
+	if stderr.String() != want {
+		t.Errorf("it said\n%swant\n%s", &stderr, want)
+	}
+	if s.options.Worker != nil {
+		t.Error("--no-worker has a worker")
+	}
+}
+
+func TestDevRefuses(t *testing.T) {
+	t.Parallel()
+	for line, c := range map[string]struct {
+		code int
+		want string
+	}{
+		"dev --durability some":    {cli.ExitUsage, `error: --durability must be normal or full, not "some"`},
+		"dev --port 70000":         {cli.ExitUsage, "must be auto, 0 (any free one) or a port up to 65535"},
+		"dev --log-level loud":     {cli.ExitUsage, `error: --log-level must be debug, info, warn or error, not "loud"`},
+		"dev --engine /nowhere":    {cli.ExitUnreachable, `error: no engine: "/nowhere" is neither a program nor host:port`},
+		"dev --config none.yaml":   {cli.ExitUsage, "there is no file "},
+		"worker --log-level loud":  {cli.ExitUsage, `error: --log-level must be debug, info, warn or error, not "loud"`},
+		"worker --config x.yaml":   {cli.ExitUsage, "there is no file "},
+		"demo /nowhere":            {cli.ExitUsage, "error: no Go source tree: there is no go.mod in /nowhere"},
+		"demo":                     {cli.ExitUsage, "error: no Go source tree: there is no go.mod in or above "},
+		"internal-tool":            {cli.ExitFailure, "error: name one tool"},
+		"internal-leash":           {cli.ExitFailure, "error: no program to run"},
+		"setup --retention 5m --x": {cli.ExitUsage, "there is no flag --x"},
+	} {
+		got := runIn(t, setup(t), cli.Parts{Now: now, Dir: t.TempDir(), Self: filepath.Join(t.TempDir(), "wakepoint")}, "", strings.Fields(line)...)
+		if got.code != c.code || !strings.Contains(got.stderr, c.want) {
+			t.Errorf("%s: %v", line, got)
+		}
+	}
+}
+
+// module writes a small Go module that is no git work tree.
+func module(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "go.mod"), "module example.com/small\n")
+	return dir
+}
+
+// demoTasks scripts the tasks of a demo.
+func demoTasks(t *testing.T) *fake {
+	t.Helper()
+	f := setup(t)
+	for tool, result := range map[string]any{
+		demo.ToolVet:    demo.VetResult{Packages: 1},
+		demo.ToolTest:   demo.TestResult{},
+		demo.ToolFormat: demo.FormatResult{Files: 1},
+		demo.ToolCount:  demo.CountResult{Files: 1},
+	} {
+		id := "task_" + tool
+		f.changes[id] = history(t, id, started, half, succeeded)
+		b, err := json.Marshal(result)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.results[id] = b
+	}
+	return f
+}
+
+// runDemo runs a demo on a small module.
+func runDemo(t *testing.T, ctx context.Context, f *fake, s *fakeStack, args ...string) (r result, report string) { //nolint:revive // t is first in tests
+	t.Helper()
+	tree, wd := module(t), t.TempDir()
+	var stdout, stderr bytes.Buffer
+	env := append(os.Environ(), "TEMPORAL_CONFIG_FILE="+filepath.Join(wd, "none.toml"))
+	line := append([]string{"demo", tree, "--engine", "x:1"}, args...)
+	code := cli.RunWith(ctx, line, strings.NewReader(""), &stdout, &stderr, env, cli.Parts{Tasks: f, Now: now, Dir: wd, Self: "/bin/wakepoint", Start: s.starts})
+	b, err := os.ReadFile(filepath.Join(wd, "wakepoint-demo-report.md"))
+	if err != nil {
+		report = err.Error()
+	} else {
+		report = string(b)
+	}
+	return result{code: code, stdout: stdout.String(), stderr: stderr.String(), calls: f.calls}, report
+}
+
+func TestDemoWritesTheSameReportWithACrash(t *testing.T) {
+	t.Parallel()
+	calm, crashed := &fakeStack{}, &fakeStack{}
+	plain, report := runDemo(t, t.Context(), demoTasks(t), calm)
+	withCrash, again := runDemo(t, t.Context(), demoTasks(t), crashed, "--crash")
+	if plain.code != cli.ExitOK || withCrash.code != cli.ExitOK || report != again {
+		t.Fatalf("%v\n%v\n%s\n%s", plain, withCrash, report, again)
+	}
+	if calm.killed != 0 || crashed.killed != 1 || calm.stopped != 1 || crashed.stopped != 1 {
+		t.Errorf("killed %d and %d times, stopped %d and %d times", calm.killed, crashed.killed, calm.stopped, crashed.stopped)
+	}
+	for _, want := range []string{
+		"skipped git-history: the tree is no git work tree, or git may not read it\n", "temporal ui: http://127.0.0.1:4712/namespaces/default/workflows\n",
+		" was at 50%; its tools run on\n", "worker process 100 was killed with SIGKILL while ", "worker process 101 has taken over\n", "report written to ",
+	} {
+		if !strings.Contains(withCrash.stderr, want) {
+			t.Errorf("it said\n%swithout %q", withCrash.stderr, want)
+		}
+	}
+	if !strings.HasSuffix(strings.TrimSpace(plain.stdout), "wakepoint-demo-report.md") || strings.Count(plain.stdout, "\n") != 1 {
+		t.Errorf("standard output is %q, want the path of the report", plain.stdout)
+	}
+	if _, err := os.Stat(calm.options.DataDir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the temporary data folder is still there: %v", err)
+	}
+	if !strings.Contains(report, "| go-vet | go vet of every package | succeeded | 3.0s |\n") {
+		t.Errorf("the report is\n%s", report)
+	}
+}
+
+func TestDemoAsJSON(t *testing.T) {
+	t.Parallel()
+	got, _ := runDemo(t, t.Context(), demoTasks(t), &fakeStack{}, "--crash", "--json")
+	var body struct {
+		Report, Module           string
+		KilledWorker, NextWorker int
+		Tasks                    []struct{ Tool, State, Skipped string }
+	}
+	if err := json.Unmarshal([]byte(got.stdout), &body); err != nil || got.stderr != "" {
+		t.Fatalf("%v: %v", err, got)
+	}
+	if body.Module != "example.com/small" || body.KilledWorker != 100 || body.NextWorker != 101 || len(body.Tasks) != 5 || body.Tasks[0].State != "succeeded" || body.Tasks[4].Skipped == "" {
+		t.Errorf("it says %+v", body)
+	}
+}
+
+func TestDemoWithATaskThatFails(t *testing.T) {
+	t.Parallel()
+	f := demoTasks(t)
+	f.changes["task_go-vet"] = history(t, "task_go-vet", started, broken)
+	got, report := runDemo(t, t.Context(), f, &fakeStack{})
+	if got.code != cli.ExitTaskEnded || !strings.Contains(got.stderr, "error: 1 task did not succeed\n") || !strings.Contains(report, "failed: NO_SPACE: the disk is full") {
+		t.Errorf("%v\n%s", got, report)
+	}
+}
+
+// TestCrashThatComesTooLateIsSaid: a demo that shows nothing must not look as if
+// it did.
+func TestCrashThatComesTooLateIsSaid(t *testing.T) {
+	t.Parallel()
+	f := demoTasks(t)
+	for id, changes := range f.changes {
+		if strings.HasPrefix(id, "task_") {
+			f.changes[id] = changes[len(changes)-1:]
+		}
+	}
+	s := &fakeStack{}
+	got, report := runDemo(t, t.Context(), f, s, "--crash")
+	if got.code != cli.ExitFailure || s.killed != 0 || s.stopped != 1 || !strings.Contains(got.stderr, "error: the tools ended before the worker could be killed") {
+		t.Errorf("%v", got)
+	}
+	if !strings.Contains(report, "no such file") {
+		t.Errorf("there is a report:\n%s", report)
+	}
+}
+
+// TestInterruptedDemoLeavesNothingBehind: tools outlive their worker, so a demo
+// that is interrupted has to cancel its tasks and wait for them.
+func TestInterruptedDemoLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	f := demoTasks(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	f.hang["task_go-test"] = true
+	f.changes["task_go-test"] = history(t, "task_go-test", started, half)
+	end := f.changes["task_go-vet"][3]
+	f.onCancel = func(id string) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.hang[id], f.changes[id] = false, []starter.Change{end}
+	}
+	s := &fakeStack{}
+	s.onKill = cancel
+	got, _ := runDemo(t, ctx, f, s, "--crash")
+	if got.code != cli.ExitInterrupted || s.stopped != 1 {
+		t.Errorf("%v", got)
+	}
+	cancelled := 0
+	for _, c := range got.calls {
+		if strings.HasPrefix(c, `cancel "task_`) && strings.Contains(c, "the demo was interrupted") {
+			cancelled++
+		}
+	}
+	if cancelled != 4 {
+		t.Errorf("cancelled %d of 4 tasks: %q", cancelled, got.calls)
+	}
+}
+
+func TestDemoThatIsKept(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	data := t.TempDir()
+	s := &fakeStack{waited: func() error {
+		cancel()
+		return nil
+	}}
+	got, _ := runDemo(t, ctx, demoTasks(t), s, "--keep", "--data", data)
+	want := "engine and worker stay up until ctrl-c; in another terminal: wakepoint task list --data " + data + "\nstopping; ctrl-c again kills\n"
+	if got.code != cli.ExitOK || s.stopped != 1 || !strings.HasSuffix(got.stderr, want) {
+		t.Errorf("%v", got)
+	}
+	if _, err := os.Stat(filepath.Join(data, "wakepoint.yaml")); err != nil {
+		t.Errorf("the data folder that was given is not kept: %v", err)
+	}
+	if d := s.options.Durability; d != dev.DurabilityNormal {
+		t.Errorf("the durability is %q", d)
+	}
+}

@@ -1,0 +1,147 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/wakepoint/wakepoint/starter/cli"
+)
+
+// terminal is a writer that says it is a terminal, and keeps what was drawn.
+type terminal struct {
+	mu            sync.Mutex
+	b             bytes.Buffer
+	columns, rows int
+	// wrote is told of every write.
+	wrote func(all string)
+}
+
+func (t *terminal) TerminalSize() (int, int, bool) { return t.columns, t.rows, true }
+
+func (t *terminal) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n, err := t.b.Write(p)
+	if t.wrote != nil {
+		t.wrote(t.b.String())
+	}
+	return n, err
+}
+
+func TestWatchSeveralTellsEachOnce(t *testing.T) {
+	t.Parallel()
+	got := run(t, setup(t), "", "task", "watch", "done", "failed", "nothing")
+	if got.code != cli.ExitTaskEnded {
+		t.Errorf("exit %d", got.code)
+	}
+	var of [2][]string
+	for line := range strings.Lines(got.stdout) {
+		i := 0
+		if strings.HasPrefix(line, "failed ") {
+			i = 1
+		}
+		of[i] = append(of[i], strings.TrimSpace(line))
+	}
+	for i, want := range [][]string{
+		{"done 03:04:05 v0 now queued", "done 03:04:06 v1 start, by worker host-1/pid 7", "done 03:04:07 v2 progress, 50%, image 5 of 10", "done 03:04:08 v3 succeed, result of 2.0 KiB"},
+		{"failed 03:04:05 v0 now queued", "failed 03:04:06 v1 start, by worker host-1/pid 7", "failed 03:04:07 v2 fail, NO_SPACE: the disk is full"},
+	} {
+		if !slices.Equal(of[i], want) {
+			t.Errorf("told %q, want %q", of[i], want)
+		}
+	}
+	want := "nothing: unknown-task: there is no task nothing\nerror: 2 of 3 tasks did not succeed: failed, nothing\nhint: wakepoint task show failed\n"
+	if got.stderr != want {
+		t.Errorf("said %q, want %q", got.stderr, want)
+	}
+}
+
+func TestWatchDrawsBarsOnATerminal(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	out := &terminal{columns: 80, rows: 24}
+	var stderr bytes.Buffer
+	code := cli.RunWith(t.Context(), []string{"task", "watch", "done", "failed"}, strings.NewReader(""), out, &stderr, nil, cli.Parts{Tasks: f, Now: now})
+	if code != cli.ExitTaskEnded {
+		t.Errorf("exit %d: %s", code, &stderr)
+	}
+	frames := strings.Split(out.b.String(), "\x1b[J")
+	last := frames[len(frames)-2]
+	for _, want := range []string{
+		"done    SUCCEEDED  ██████████████████████████ 100%  in 3.0s\x1b[K\n",
+		"failed  FAILED     ░░░░░░░░░░░░░░░░░░░░░░░░░░   0%  NO_SPACE: the disk is full\x1b[K\n",
+	} {
+		if !strings.Contains(last, want) {
+			t.Errorf("the last picture is %q, want %q in it", last, want)
+		}
+	}
+}
+
+func TestWatchWithoutBars(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		args []string
+		env  []string
+	}{
+		"a terminal that cannot": {[]string{"task", "watch", "done"}, []string{"TERM=dumb"}},
+		"json":                   {[]string{"task", "watch", "done", "--json"}, nil},
+	} {
+		out := &terminal{columns: 80, rows: 24}
+		code := cli.RunWith(t.Context(), c.args, strings.NewReader(""), out, &bytes.Buffer{}, c.env, cli.Parts{Tasks: setup(t), Now: now})
+		if code != cli.ExitOK || strings.Contains(out.b.String(), "\x1b") || strings.Count(out.b.String(), "\n") != 4 {
+			t.Errorf("%s: exit %d, wrote %q", name, code, out.b.String())
+		}
+	}
+}
+
+// TestInterruptedWatchSaysThatTheTaskGoesOn ends the watching by what Ctrl-C
+// does, once the task has been seen.
+func TestInterruptedWatchSaysThatTheTaskGoesOn(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"one":     {[]string{"running"}, "error: interrupted; the task goes on\nhint: wakepoint task watch running\n"},
+		"several": {[]string{"running", "other"}, "error: interrupted; 2 tasks go on\nhint: wakepoint task watch running other\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := setup(t)
+			f.changes["other"], f.hang["other"] = f.changes["running"], true
+			ctx, cancel := context.WithCancelCause(t.Context())
+			seen := 0
+			out := &terminal{columns: 80, rows: 24}
+			out.wrote = func(all string) {
+				if seen = strings.Count(all, "v2 progress"); seen == len(c.args) {
+					cancel(errors.New("ctrl-c"))
+				}
+			}
+			var stderr bytes.Buffer
+			code := cli.RunWith(ctx, append([]string{"task", "watch"}, c.args...), strings.NewReader(""), out, &stderr, []string{"TERM=dumb"}, cli.Parts{Tasks: f, Now: now})
+			if code != cli.ExitInterrupted || stderr.String() != c.want {
+				t.Errorf("exit %d, said %q; want %q", code, &stderr, c.want)
+			}
+			for _, call := range f.calls {
+				if strings.HasPrefix(call, "cancel") {
+					t.Errorf("watching did %s", call)
+				}
+			}
+		})
+	}
+}
+
+func TestWatchFromACursor(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	f.changes["done"] = nil
+	got := run(t, f, "", "task", "watch", "done", "--cursor", "3")
+	if got.code != cli.ExitOK || !slices.Equal(got.calls, []string{`watch "done" 3`}) {
+		t.Errorf("%v, calls %q", got, got.calls)
+	}
+}
