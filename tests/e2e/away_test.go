@@ -38,7 +38,7 @@ tools:
 
 // impatient is a client that soon leaves a callback as a signal.
 func (b bed) impatient() *starter.Client {
-	return b.client(func(o *starter.Options) { o.UpdateTimeout, o.QueryTimeout = 300*time.Millisecond, 300*time.Millisecond })
+	return b.NewClient(func(o *starter.Options) { o.UpdateTimeout, o.QueryTimeout = 300*time.Millisecond, 300*time.Millisecond })
 }
 
 // The worker is away over the deadline, and callbacks come on both sides of it,
@@ -63,8 +63,8 @@ func TestWorkerAwayOverTheDeadline(t *testing.T) {
 	}
 	deadline := make(map[string]int64)
 	begin := func(id string) {
-		b.submit("brief", id)
-		deadline[id] = b.describe(id).Task.ExpiresAtMs
+		b.Submit("brief", id)
+		deadline[id] = b.Describe(id).Task.ExpiresAtMs
 	}
 	for i := range claims {
 		begin(fmt.Sprintf("signal-%d", i))
@@ -75,25 +75,25 @@ func TestWorkerAwayOverTheDeadline(t *testing.T) {
 	b.StopWorker()
 	c := b.impatient()
 
-	v, err := c.Callback(b.ctx, "in-time", domain.Callback{CallbackID: "c", Event: succeed("h")})
+	v, err := c.Callback(b.Ctx, "in-time", domain.Callback{CallbackID: "c", Event: harness.Succeed("h")})
 	require.NoError(t, err)
 	require.Less(t, time.Now().UnixMilli(), deadline["in-time"], "the machine is too slow for this test's deadline")
 	require.Equal(t, starter.VerdictTaken, v.Verdict)
 	last := deadline["too-late"]
 	harness.Until(t, time.Minute, "every deadline is over", func() bool { return time.Now().UnixMilli() > last+100 })
-	v, err = c.Callback(b.ctx, "too-late", domain.Callback{CallbackID: "c", Event: succeed("h")})
+	v, err = c.Callback(b.Ctx, "too-late", domain.Callback{CallbackID: "c", Event: harness.Succeed("h")})
 	require.NoError(t, err)
 	require.Equal(t, starter.VerdictTaken, v.Verdict)
 
 	answers := make(map[string]chan domain.Outcome)
 	for i, claim := range claims {
 		by := func(id string) domain.Callback {
-			e := succeed("h")
+			e := harness.Succeed("h")
 			e.AtMs = deadline[id] + claim.claimed.Milliseconds()
 			return domain.Callback{CallbackID: "c", DeliveryID: "d", Event: e}
 		}
 		id := fmt.Sprintf("signal-%d", i)
-		require.NoError(t, b.Temporal.SignalWorkflow(b.ctx, b.workflowID(id), "", protocol.SignalCallback, by(id)))
+		require.NoError(t, b.Temporal.SignalWorkflow(b.Ctx, b.WorkflowID(id), "", protocol.SignalCallback, by(id)))
 		id = fmt.Sprintf("update-%d", i)
 		answers[id] = b.rawUpdate(id, by(id))
 	}
@@ -104,8 +104,8 @@ func TestWorkerAwayOverTheDeadline(t *testing.T) {
 	for i, claim := range claims {
 		for _, door := range []string{"signal", "update"} {
 			id := fmt.Sprintf("%s-%d", door, i)
-			b.closed(id)
-			got := b.describe(id).Task
+			b.UntilClosed(id)
+			got := b.Describe(id).Task
 			require.Equal(t, claim.want, got.State, "%s, claimed %s", id, claim.name)
 			if claim.want == domain.StateExpired {
 				require.Equal(t, deadline[id], got.EndedAtMs, "an expired task ended at its deadline")
@@ -114,37 +114,37 @@ func TestWorkerAwayOverTheDeadline(t *testing.T) {
 		out := <-answers[fmt.Sprintf("update-%d", i)]
 		require.Equal(t, claim.want == domain.StateExpired, out.Late, "claimed %s: %+v", claim.name, out)
 	}
-	b.closed("in-time")
-	require.Equal(t, domain.StateSucceeded, b.describe("in-time").Task.State)
-	b.closed("too-late")
-	require.Equal(t, domain.StateExpired, b.describe("too-late").Task.State)
-	again := b.callback("too-late", "another", succeed("h"))
+	b.UntilClosed("in-time")
+	require.Equal(t, domain.StateSucceeded, b.Describe("in-time").Task.State)
+	b.UntilClosed("too-late")
+	require.Equal(t, domain.StateExpired, b.Describe("too-late").Task.State)
+	again := b.Callback("too-late", "another", harness.Succeed("h"))
 	require.Equal(t, starter.VerdictLate, again.Verdict)
 }
 
 // rawUpdate sends an update as a bridge with only a Temporal client would, and
 // waits for its outcome beside the test. Without one the channel is closed.
 func (b bed) rawUpdate(taskID string, cb domain.Callback) chan domain.Outcome {
-	b.t.Helper()
+	b.T.Helper()
 	answer := make(chan domain.Outcome, 1)
 	go func() {
 		defer close(answer)
 		for {
-			h, err := b.Temporal.UpdateWorkflow(b.ctx, client.UpdateWorkflowOptions{
-				WorkflowID: b.workflowID(taskID), UpdateName: protocol.UpdateCallback, UpdateID: protocol.CallbackUpdateID(cb.CallbackID),
+			h, err := b.Temporal.UpdateWorkflow(b.Ctx, client.UpdateWorkflowOptions{
+				WorkflowID: b.WorkflowID(taskID), UpdateName: protocol.UpdateCallback, UpdateID: protocol.CallbackUpdateID(cb.CallbackID),
 				Args: []any{cb}, WaitForStage: client.WorkflowUpdateStageCompleted,
 			})
 			var out domain.Outcome
 			if err == nil {
-				err = h.Get(b.ctx, &out)
+				err = h.Get(b.Ctx, &out)
 			}
 			var gone *serviceerror.NotFound
 			switch {
 			case err == nil:
 				answer <- out
 				return
-			case b.ctx.Err() != nil, errors.As(err, &gone), temporal.IsApplicationError(err):
-				b.t.Logf("update of %s: %v", taskID, err)
+			case b.Ctx.Err() != nil, errors.As(err, &gone), temporal.IsApplicationError(err):
+				b.T.Logf("update of %s: %v", taskID, err)
 				return
 			}
 		}
@@ -154,9 +154,9 @@ func (b bed) rawUpdate(taskID string, cb domain.Callback) chan domain.Outcome {
 
 // admitted waits until the engine holds an update that no worker has seen.
 func (b bed) admitted(taskID, callbackID string) {
-	b.t.Helper()
-	harness.Until(b.t, time.Minute, "the engine has the update of "+taskID, func() bool {
-		_, err := b.Temporal.WorkflowService().PollWorkflowExecutionUpdate(b.ctx, &workflowservice.PollWorkflowExecutionUpdateRequest{
+	b.T.Helper()
+	harness.Until(b.T, time.Minute, "the engine has the update of "+taskID, func() bool {
+		_, err := b.Temporal.WorkflowService().PollWorkflowExecutionUpdate(b.Ctx, &workflowservice.PollWorkflowExecutionUpdateRequest{
 			Namespace:  "default",
 			UpdateRef:  &updatepb.UpdateRef{WorkflowExecution: b.execution(taskID), UpdateId: protocol.CallbackUpdateID(callbackID)},
 			WaitPolicy: &updatepb.WaitPolicy{LifecycleStage: enumspb.UPDATE_WORKFLOW_EXECUTION_LIFECYCLE_STAGE_ADMITTED},
@@ -172,14 +172,15 @@ func TestUpdateThatFellBackToASignal(t *testing.T) {
 	t.Parallel()
 	b := newBed(within(t, 3*time.Minute), t, awayTools, nil)
 	b.StartWorker()
-	id := b.submit("review", "t-1")
-	b.callback(id, "begin", start("ann"))
+	id := "t-1"
+	b.Submit("review", id)
+	b.Callback(id, "begin", harness.Start("ann"))
 	b.StopWorker()
 
 	c := b.impatient()
-	cb := domain.Callback{CallbackID: "half", DeliveryID: "delivery-1", Event: progress(50, "")}
+	cb := domain.Callback{CallbackID: "half", DeliveryID: "delivery-1", Event: harness.Progress(50, "")}
 	cb.Event.AtMs = time.Now().UnixMilli()
-	v, err := c.Callback(b.ctx, id, cb)
+	v, err := c.Callback(b.Ctx, id, cb)
 	require.NoError(t, err)
 	require.Equal(t, starter.Verdict{Verdict: starter.VerdictTaken}, v)
 	// The same delivery is still on its way to be answered as an update.
@@ -187,8 +188,8 @@ func TestUpdateThatFellBackToASignal(t *testing.T) {
 	b.admitted(id, cb.CallbackID)
 
 	b.StartWorker()
-	b.until(id, "the progress", func(d starter.Description) bool { return d.Task.Progress == 50 })
-	v, err = b.Client.Callback(b.ctx, id, cb)
+	b.Until(id, "the progress", func(d starter.Description) bool { return d.Task.Progress == 50 })
+	v, err = b.Client.Callback(b.Ctx, id, cb)
 	require.NoError(t, err)
 	require.Equal(t, starter.VerdictAccepted, v.Verdict, "the same delivery asked again is told what it came to")
 	require.Equal(t, domain.ReasonProgress, v.Outcome.Reason)
@@ -196,12 +197,12 @@ func TestUpdateThatFellBackToASignal(t *testing.T) {
 		require.False(t, out.Duplicate)
 		require.Equal(t, domain.ReasonProgress, out.Reason)
 	}
-	d := b.describe(id)
+	d := b.Describe(id)
 	require.Zero(t, d.Repeats, "nothing was a repeat so far")
 	require.Equal(t, int64(2), d.Task.Version)
 
 	cb.DeliveryID = "delivery-2"
-	v, err = b.Client.Callback(b.ctx, id, cb)
+	v, err = b.Client.Callback(b.Ctx, id, cb)
 	require.NoError(t, err)
 	require.Equal(t, starter.VerdictDuplicate, v.Verdict, "another delivery of it is a repeat")
 }
@@ -210,13 +211,14 @@ func TestUpdateThatFellBackToASignal(t *testing.T) {
 func TestCancelWithoutAWorkerIsKept(t *testing.T) {
 	t.Parallel()
 	b := newBed(within(t, 3*time.Minute), t, awayTools, nil)
-	id := b.submit("review", "t-1")
-	out, err := b.impatient().Cancel(b.ctx, id, protocol.Cancel{By: "olga"})
+	id := "t-1"
+	b.Submit("review", id)
+	out, err := b.impatient().Cancel(b.Ctx, id, protocol.Cancel{By: "olga"})
 	require.NoError(t, err)
 	require.Equal(t, domain.ReasonCancelRequested, out.Reason)
 	b.StartWorker()
-	b.closed(id)
-	require.Equal(t, domain.StateCancelled, b.describe(id).Task.State)
+	b.UntilClosed(id)
+	require.Equal(t, domain.StateCancelled, b.Describe(id).Task.State)
 }
 
 // What is closed is read, and answers callbacks, with nobody there but the
@@ -225,22 +227,22 @@ func TestClosedTasksNeedNoWorker(t *testing.T) {
 	t.Parallel()
 	b := newBed(within(t, 3*time.Minute), t, awayTools, nil)
 	b.StartWorker()
-	b.submit("review", "good")
-	b.callback("good", "begin", start("ann"))
-	b.callback("good", "end", succeed("h"))
-	b.closed("good")
-	b.submit("blink", "slow")
-	b.closed("slow")
-	b.submit("review", "bad")
-	b.callback("bad", "end", domain.Event{Type: domain.EventFail, Error: &domain.TaskError{Code: "BROKEN", Message: "no"}})
-	b.closed("bad")
+	b.Submit("review", "good")
+	b.Callback("good", "begin", harness.Start("ann"))
+	b.Callback("good", "end", harness.Succeed("h"))
+	b.UntilClosed("good")
+	b.Submit("blink", "slow")
+	b.UntilClosed("slow")
+	b.Submit("review", "bad")
+	b.Callback("bad", "end", domain.Event{Type: domain.EventFail, Error: &domain.TaskError{Code: "BROKEN", Message: "no"}})
+	b.UntilClosed("bad")
 	b.StopWorker()
 
 	for id, want := range map[string]domain.State{"good": domain.StateSucceeded, "slow": domain.StateExpired, "bad": domain.StateFailed} {
-		d := b.describe(id)
+		d := b.Describe(id)
 		require.True(t, d.Closed)
 		require.Equal(t, want, d.Task.State)
-		p, err := b.Client.Resume(b.ctx, id, 0)
+		p, err := b.Client.Resume(b.Ctx, id, 0)
 		require.NoError(t, err)
 		require.Equal(t, domain.ModeDelta, p.Mode)
 	}
@@ -250,28 +252,28 @@ func TestClosedTasksNeedNoWorker(t *testing.T) {
 		reason           domain.Reason
 		verdict          starter.CallbackVerdict
 	}{
-		{"good", "end", succeed("h"), domain.ReasonDuplicateCallback, starter.VerdictDuplicate},
-		{"good", "end", succeed("other"), domain.ReasonDuplicateCallback, starter.VerdictConflict},
-		{"good", "new-1", succeed("h"), domain.ReasonDuplicateResult, starter.VerdictDuplicate},
-		{"good", "new-2", succeed("other"), domain.ReasonTerminalConflict, starter.VerdictConflict},
-		{"good", "new-3", progress(10, ""), domain.ReasonTerminalConflict, starter.VerdictConflict},
-		{"bad", "new-4", succeed("h"), domain.ReasonTerminalConflict, starter.VerdictConflict},
-		{"slow", "new-5", succeed("h"), domain.ReasonTerminalConflict, starter.VerdictLate},
+		{"good", "end", harness.Succeed("h"), domain.ReasonDuplicateCallback, starter.VerdictDuplicate},
+		{"good", "end", harness.Succeed("other"), domain.ReasonDuplicateCallback, starter.VerdictConflict},
+		{"good", "new-1", harness.Succeed("h"), domain.ReasonDuplicateResult, starter.VerdictDuplicate},
+		{"good", "new-2", harness.Succeed("other"), domain.ReasonTerminalConflict, starter.VerdictConflict},
+		{"good", "new-3", harness.Progress(10, ""), domain.ReasonTerminalConflict, starter.VerdictConflict},
+		{"bad", "new-4", harness.Succeed("h"), domain.ReasonTerminalConflict, starter.VerdictConflict},
+		{"slow", "new-5", harness.Succeed("h"), domain.ReasonTerminalConflict, starter.VerdictLate},
 	} {
-		v := b.callback(tc.task, tc.callbackID, tc.event)
+		v := b.Callback(tc.task, tc.callbackID, tc.event)
 		require.Equal(t, tc.reason, v.Outcome.Reason, "%s %s", tc.task, tc.callbackID)
 		require.Equal(t, tc.verdict, v.Verdict, "%s %s", tc.task, tc.callbackID)
 		require.False(t, v.Outcome.Changed)
 	}
-	v, err := b.Client.Callback(b.ctx, "nobody", domain.Callback{CallbackID: "x", Event: succeed("h")})
+	v, err := b.Client.Callback(b.Ctx, "nobody", domain.Callback{CallbackID: "x", Event: harness.Succeed("h")})
 	require.ErrorIs(t, err, starter.ErrUnknownTask)
 	require.Equal(t, starter.VerdictUnknownTask, v.Verdict)
-	_, err = b.Client.Callback(b.ctx, "good", domain.Callback{CallbackID: " ", Event: succeed("h")})
+	_, err = b.Client.Callback(b.Ctx, "good", domain.Callback{CallbackID: " ", Event: harness.Succeed("h")})
 	require.ErrorIs(t, err, starter.ErrInvalid)
 
 	// While nobody is there, what is open cannot be read, and says why.
-	b.submit("review", "open")
-	ctx, cancel := context.WithTimeout(b.ctx, time.Minute)
+	b.Submit("review", "open")
+	ctx, cancel := context.WithTimeout(b.Ctx, time.Minute)
 	defer cancel()
 	_, err = b.impatient().Describe(ctx, "open")
 	require.ErrorIs(t, err, starter.ErrNoWorker)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
+	historypb "go.temporal.io/api/history/v1"
 
 	"github.com/wakepoint/wakepoint/domain"
 	"github.com/wakepoint/wakepoint/starter"
@@ -64,58 +65,58 @@ type life struct {
 
 var lives = []life{
 	{"shortest, by update", func(b bed, _ *harness.Script, id string) string {
-		b.parked("review", id)
-		b.callback(id, "done", succeed("h"))
-		b.closed(id)
-		return b.workflowID(id)
+		b.Park("review", id)
+		b.Callback(id, "done", harness.Succeed("h"))
+		b.UntilClosed(id)
+		return b.WorkflowID(id)
 	}},
 	{"shortest, by signal", func(b bed, _ *harness.Script, id string) string {
-		b.parked("review", id)
-		require.NoError(b.t, b.Client.Signal(b.ctx, id, domain.Callback{CallbackID: "done", Event: succeed("h")}))
-		b.closed(id)
-		return b.workflowID(id)
+		b.Park("review", id)
+		require.NoError(b.T, b.Client.Signal(b.Ctx, id, domain.Callback{CallbackID: "done", Event: harness.Succeed("h")}))
+		b.UntilClosed(id)
+		return b.WorkflowID(id)
 	}},
 	{"three callbacks and a delivery", func(b bed, _ *harness.Script, id string) string {
 		b.told(id)
-		return b.workflowID(id)
+		return b.WorkflowID(id)
 	}},
 	{"the delivery itself", func(b bed, _ *harness.Script, id string) string {
 		return protocol.DeliveryWorkflowID(b.Config.Tenant, b.told(id))
 	}},
 	{"a delivery that is fetched", func(b bed, _ *harness.Script, id string) string {
-		b.parked("review", id)
+		b.Park("review", id)
 		b.three(id)
-		_, err := b.Client.Deliver(b.ctx, id, "key-"+id)
-		require.NoError(b.t, err)
+		_, err := b.Client.Deliver(b.Ctx, id, "key-"+id)
+		require.NoError(b.T, err)
 		return protocol.DeliveryWorkflowID(b.Config.Tenant, "key-"+id)
 	}},
 	{"expiry", func(b bed, _ *harness.Script, id string) string {
-		b.parked("quick", id)
-		b.closed(id)
-		return b.workflowID(id)
+		b.Park("quick", id)
+		b.UntilClosed(id)
+		return b.WorkflowID(id)
 	}},
 	{"an executor and its probe", func(b bed, s *harness.Script, id string) string {
-		b.submit("build", id)
-		require.NoError(b.t, s.Await(b.ctx, b.jobKey(id), func(c harness.Counts) bool { return c.Looks >= 4 }))
-		s.Say(b.jobKey(id), harness.Stored("s3://results/h", "h"))
-		b.closed(id)
-		return b.workflowID(id)
+		b.Submit("build", id)
+		require.NoError(b.T, s.Await(b.Ctx, b.JobKey(id, 1), func(c harness.Counts) bool { return c.Looks >= 4 }))
+		s.Say(b.JobKey(id, 1), harness.Stored("s3://results/h", "h"))
+		b.UntilClosed(id)
+		return b.WorkflowID(id)
 	}},
 	{"a lease", func(b bed, _ *harness.Script, id string) string {
-		b.parked("leased", id)
-		b.callback(id, "start", start("ann"))
+		b.Park("leased", id)
+		b.Callback(id, "start", harness.Start("ann"))
 		awaitPending(b, id, protocol.ActivityLease)
-		_, err := b.Client.Heartbeat(b.ctx, id, starter.Heartbeat{Attempt: 1})
-		require.NoError(b.t, err)
-		b.callback(id, "done", succeed("h"))
-		b.closed(id)
-		return b.workflowID(id)
+		_, err := b.Client.Heartbeat(b.Ctx, id, starter.Heartbeat{Attempt: 1})
+		require.NoError(b.T, err)
+		b.Callback(id, "done", harness.Succeed("h"))
+		b.UntilClosed(id)
+		return b.WorkflowID(id)
 	}},
 	{"an inline result", func(b bed, _ *harness.Script, id string) string {
-		b.parked("review", id)
-		b.callback(id, "done", domain.Event{Type: domain.EventSucceed, Result: []byte(`{"answer":42}`)})
-		b.closed(id)
-		return b.workflowID(id)
+		b.Park("review", id)
+		b.Callback(id, "done", domain.Event{Type: domain.EventSucceed, Result: []byte(`{"answer":42}`)})
+		b.UntilClosed(id)
+		return b.WorkflowID(id)
 	}},
 }
 
@@ -154,50 +155,43 @@ func undisturbed(b bed, s *harness.Script, l life, n int, want []string) []strin
 	var lines []string
 	for try := range 4 {
 		id := l.live(b, s, fmt.Sprintf("life-%d-%d", n, try))
-		events := harness.MustHistory(b.ctx, b.t, b.Temporal, id)
+		events := mustHistory(b, id)
 		lines = harness.Lines(events)
 		if !harness.Hiccup(events) && (*update || slices.Equal(lines, want)) {
 			break
 		}
-		b.t.Logf("%s: disturbed, once more", l.name)
+		b.T.Logf("%s: disturbed, once more", l.name)
 	}
 	return lines
 }
 
-// parked submits and waits until the first workflow task is over, so that what
-// comes next finds the task waiting.
-func (b bed) parked(tool, taskID string) {
-	b.t.Helper()
-	b.submit(tool, taskID)
-	b.describe(taskID)
-}
-
 // three is a start, a progress and an end.
 func (b bed) three(taskID string) {
-	b.t.Helper()
-	b.callback(taskID, "start", start("ann"))
-	b.callback(taskID, "half", progress(50, "reading"))
-	b.callback(taskID, "done", succeed("h"))
-	b.closed(taskID)
+	b.T.Helper()
+	b.Callback(taskID, "start", harness.Start("ann"))
+	b.Callback(taskID, "half", harness.Progress(50, "reading"))
+	b.Callback(taskID, "done", harness.Succeed("h"))
+	b.UntilClosed(taskID)
 }
 
 // told lets a target be told of such a life, and gives the key of the delivery.
 func (b bed) told(taskID string) string {
-	b.t.Helper()
-	b.parked("told", taskID)
+	b.T.Helper()
+	b.Park("told", taskID)
 	b.three(taskID)
-	key := starter.DeliveryKey(b.describe(taskID).Task, "ops")
-	harness.Until(b.t, time.Minute, "the webhook is delivered", func() bool {
-		rec, err := b.Client.DeliveryStatus(b.ctx, key)
+	key := starter.DeliveryKey(b.Describe(taskID).Task, "ops")
+	harness.Until(b.T, time.Minute, "the webhook is delivered", func() bool {
+		rec, err := b.Client.DeliveryStatus(b.Ctx, key)
 		return err == nil && rec.State == protocol.DeliveryDone
 	})
 	return key
 }
 
-// closed waits until the workflow of a task is closed.
-func (b bed) closed(taskID string) {
-	b.t.Helper()
-	harness.Until(b.t, 2*time.Minute, "task "+taskID+" is closed", func() bool { return b.describe(taskID).Closed })
+func mustHistory(b bed, workflowID string) []*historypb.HistoryEvent {
+	b.T.Helper()
+	events, err := harness.History(b.Ctx, b.Temporal, workflowID, "")
+	require.NoError(b.T, err)
+	return events
 }
 
 // block finds the lines of a history on the page.

@@ -34,41 +34,41 @@ tools:
 `
 
 func (b bed) execution(taskID string) *commonpb.WorkflowExecution {
-	return &commonpb.WorkflowExecution{WorkflowId: b.workflowID(taskID)}
+	return &commonpb.WorkflowExecution{WorkflowId: b.WorkflowID(taskID)}
 }
 
 func (b bed) pressCancel(taskID string) {
-	b.t.Helper()
-	_, err := b.Temporal.WorkflowService().RequestCancelWorkflowExecution(b.ctx, &workflowservice.RequestCancelWorkflowExecutionRequest{
+	b.T.Helper()
+	_, err := b.Temporal.WorkflowService().RequestCancelWorkflowExecution(b.Ctx, &workflowservice.RequestCancelWorkflowExecutionRequest{
 		Namespace: "default", WorkflowExecution: b.execution(taskID), Reason: "pressed",
 	})
-	require.NoError(b.t, err)
+	require.NoError(b.T, err)
 }
 
 func (b bed) pressTerminate(taskID string) {
-	b.t.Helper()
-	_, err := b.Temporal.WorkflowService().TerminateWorkflowExecution(b.ctx, &workflowservice.TerminateWorkflowExecutionRequest{
+	b.T.Helper()
+	_, err := b.Temporal.WorkflowService().TerminateWorkflowExecution(b.Ctx, &workflowservice.TerminateWorkflowExecutionRequest{
 		Namespace: "default", WorkflowExecution: b.execution(taskID), Reason: "pressed",
 	})
-	require.NoError(b.t, err)
+	require.NoError(b.T, err)
 }
 
 // pressReset goes back to the end of a workflow task, by default with the
 // signals and updates that came after it, as the UI does.
 func (b bed) pressReset(taskID string, eventID int64, exclude ...enumspb.ResetReapplyExcludeType) (runID string) {
-	b.t.Helper()
-	resp, err := b.Temporal.WorkflowService().ResetWorkflowExecution(b.ctx, &workflowservice.ResetWorkflowExecutionRequest{
+	b.T.Helper()
+	resp, err := b.Temporal.WorkflowService().ResetWorkflowExecution(b.Ctx, &workflowservice.ResetWorkflowExecutionRequest{
 		Namespace: "default", WorkflowExecution: b.execution(taskID), Reason: "pressed", RequestId: taskID + "-reset",
 		WorkflowTaskFinishEventId: eventID, ResetReapplyExcludeTypes: exclude,
 	})
-	require.NoError(b.t, err)
+	require.NoError(b.T, err)
 	return resp.GetRunId()
 }
 
 func (b bed) status(taskID string) enumspb.WorkflowExecutionStatus {
-	b.t.Helper()
-	d, err := b.Temporal.DescribeWorkflow(b.ctx, b.workflowID(taskID), "")
-	require.NoError(b.t, err)
+	b.T.Helper()
+	d, err := b.Temporal.DescribeWorkflow(b.Ctx, b.WorkflowID(taskID), "")
+	require.NoError(b.T, err)
 	return d.Status
 }
 
@@ -80,48 +80,48 @@ func TestCancelPressedInTheUI(t *testing.T) {
 
 	t.Run("queued", func(t *testing.T) {
 		b := b.in(t)
-		b.parked("review", "queued")
+		b.Park("review", "queued")
 		b.pressCancel("queued")
-		b.closed("queued")
-		d := b.describe("queued")
+		b.UntilClosed("queued")
+		d := b.Describe("queued")
 		require.Equal(t, domain.StateCancelled, d.Task.State)
 		require.Equal(t, "temporal", d.Task.Cancel.By)
 		require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED, b.status("queued"))
 	})
 	t.Run("running, the outside says that it has stopped", func(t *testing.T) {
 		b := b.in(t)
-		b.submit("build", "obedient")
-		key := b.jobKey("obedient")
-		b.untilState("obedient", domain.StateRunning)
+		b.Submit("build", "obedient")
+		key := b.JobKey("obedient", 1)
+		b.UntilState("obedient", domain.StateRunning)
 		b.pressCancel("obedient")
-		require.NoError(t, script.Await(b.ctx, key, func(c harness.Counts) bool { return c.Cancelled }))
-		require.Equal(t, domain.StateRunning, b.describe("obedient").Task.State, "a request is not an end")
+		require.NoError(t, script.Await(b.Ctx, key, func(c harness.Counts) bool { return c.Cancelled }))
+		require.Equal(t, domain.StateRunning, b.Describe("obedient").Task.State, "a request is not an end")
 		script.Say(key, tool.Observation{State: tool.StateCancelled, Definite: true})
-		b.closed("obedient")
-		require.True(t, *b.describe("obedient").Task.Confirmed)
+		b.UntilClosed("obedient")
+		require.True(t, *b.Describe("obedient").Task.Confirmed)
 		require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED, b.status("obedient"))
 	})
 	t.Run("running, nobody answers within the grace", func(t *testing.T) {
 		b := b.in(t)
-		b.submit("review", "silent")
-		b.callback("silent", "s", start("ann"))
+		b.Submit("review", "silent")
+		b.Callback("silent", "s", harness.Start("ann"))
 		b.pressCancel("silent")
-		b.closed("silent")
-		d := b.describe("silent")
+		b.UntilClosed("silent")
+		d := b.Describe("silent")
 		require.Equal(t, domain.StateCancelled, d.Task.State)
 		require.False(t, *d.Task.Confirmed)
 		require.Contains(t, d.NextStep, "check outside")
 	})
 	t.Run("running, the work is done first", func(t *testing.T) {
 		b := b.in(t)
-		b.submit("build", "finished")
-		key := b.jobKey("finished")
-		b.untilState("finished", domain.StateRunning)
+		b.Submit("build", "finished")
+		key := b.JobKey("finished", 1)
+		b.UntilState("finished", domain.StateRunning)
 		b.pressCancel("finished")
-		require.NoError(t, script.Await(b.ctx, key, func(c harness.Counts) bool { return c.Cancelled }))
+		require.NoError(t, script.Await(b.Ctx, key, func(c harness.Counts) bool { return c.Cancelled }))
 		script.Say(key, harness.Stored("s3://results/h", "h"))
-		b.closed("finished")
-		require.Equal(t, domain.StateSucceeded, b.describe("finished").Task.State)
+		b.UntilClosed("finished")
+		require.Equal(t, domain.StateSucceeded, b.Describe("finished").Task.State)
 		require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, b.status("finished"), "what succeeded is not shown as cancelled")
 	})
 }
@@ -131,32 +131,33 @@ func TestTerminatePressedInTheUI(t *testing.T) {
 	t.Parallel()
 	b := newBed(within(t, 2*time.Minute), t, pressedTools, nil)
 	b.StartWorker()
-	id := b.submit("review", "t-1")
-	b.callback(id, "s", start("ann"))
+	id := "t-1"
+	b.Submit("review", id)
+	b.Callback(id, "s", harness.Start("ann"))
 	b.pressTerminate(id)
 	require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED, b.status(id))
 
-	_, err := b.Client.Describe(b.ctx, id)
+	_, err := b.Client.Describe(b.Ctx, id)
 	require.ErrorIs(t, err, starter.ErrTerminated)
 	require.Equal(t, starter.CodeTerminated, starter.CodeOf(err))
 	require.ErrorContains(t, err, "was terminated in Temporal and left no record")
-	_, err = b.Client.Resume(b.ctx, id, 0)
+	_, err = b.Client.Resume(b.Ctx, id, 0)
 	require.ErrorIs(t, err, starter.ErrTerminated)
-	_, err = b.Client.Result(b.ctx, id)
+	_, err = b.Client.Result(b.Ctx, id)
 	require.ErrorIs(t, err, starter.ErrTerminated)
-	_, err = b.Client.Callback(b.ctx, id, domain.Callback{CallbackID: "late", Event: succeed("h")})
+	_, err = b.Client.Callback(b.Ctx, id, domain.Callback{CallbackID: "late", Event: harness.Succeed("h")})
 	require.ErrorIs(t, err, starter.ErrTerminated)
-	_, err = b.Client.Cancel(b.ctx, id, protocol.Cancel{})
+	_, err = b.Client.Cancel(b.Ctx, id, protocol.Cancel{})
 	require.ErrorIs(t, err, starter.ErrTerminated)
-	_, err = b.Client.Retry(b.ctx, id, starter.Retry{})
+	_, err = b.Client.Retry(b.Ctx, id, starter.Retry{})
 	require.ErrorIs(t, err, starter.ErrTerminated)
-	_, err = b.Client.Heartbeat(b.ctx, id, starter.Heartbeat{Attempt: 1})
+	_, err = b.Client.Heartbeat(b.Ctx, id, starter.Heartbeat{Attempt: 1})
 	require.ErrorIs(t, err, starter.ErrTerminated)
-	for _, err := range b.Client.Watch(b.ctx, id, 0) {
+	for _, err := range b.Client.Watch(b.Ctx, id, 0) {
 		require.ErrorIs(t, err, starter.ErrTerminated)
 	}
 
-	again, err := b.Client.Submit(b.ctx, starter.Submission{Tool: "review", TaskID: id})
+	again, err := b.Client.Submit(b.Ctx, starter.Submission{Tool: "review", TaskID: id})
 	require.NoError(t, err)
 	require.True(t, again.Existing, "the id stays taken: nothing is started a second time by a repeat")
 }
@@ -175,38 +176,38 @@ func TestResetPressedInTheUI(t *testing.T) {
 	t.Run("to the beginning, with what came since", func(t *testing.T) {
 		b := b.in(t)
 		b.told("whole")
-		before := b.describe("whole")
+		before := b.Describe("whole")
 		require.EqualValues(t, 1, told.Load())
 		run := b.pressReset("whole", firstTaskEnd)
-		b.closed("whole")
-		after := b.describe("whole")
+		b.UntilClosed("whole")
+		after := b.Describe("whole")
 		require.Equal(t, run, after.RunID)
 		require.Equal(t, before.Task, after.Task, "the same callbacks at the same times make the same task")
 		require.EqualValues(t, 1, told.Load(), "the delivery's id is a lock")
 	})
 	t.Run("to before the last callback, without it", func(t *testing.T) {
 		b := b.in(t)
-		b.parked("review", "undone")
+		b.Park("review", "undone")
 		b.three("undone")
 		// The end of the workflow task that took the second callback.
 		b.pressReset("undone", 13, enumspb.RESET_REAPPLY_EXCLUDE_TYPE_SIGNAL, enumspb.RESET_REAPPLY_EXCLUDE_TYPE_UPDATE)
-		d := b.describe("undone")
+		d := b.Describe("undone")
 		require.False(t, d.Closed)
 		require.Equal(t, domain.StateRunning, d.Task.State)
 		require.Equal(t, []domain.EventType{domain.EventStart}, eventTypes(d.Task), "a reset goes to before what the workflow task did")
-		v := b.callback("undone", "done", succeed("other"))
+		v := b.Callback("undone", "done", harness.Succeed("other"))
 		require.Equal(t, domain.ReasonSucceeded, v.Outcome.Reason, "the forgotten callback may come again")
 	})
 	t.Run("of a job that runs", func(t *testing.T) {
 		b := b.in(t)
-		b.submit("build", "job")
-		key := b.jobKey("job")
-		require.NoError(t, script.Await(b.ctx, key, func(c harness.Counts) bool { return c.Looks > 2 }))
+		b.Submit("build", "job")
+		key := b.JobKey("job", 1)
+		require.NoError(t, script.Await(b.Ctx, key, func(c harness.Counts) bool { return c.Looks > 2 }))
 		b.pressReset("job", firstTaskEnd)
-		require.NoError(t, script.Await(b.ctx, key, func(c harness.Counts) bool { return c.Submits == 2 }))
+		require.NoError(t, script.Await(b.Ctx, key, func(c harness.Counts) bool { return c.Submits == 2 }))
 		script.Say(key, harness.Stored("s3://results/h", "h"))
-		b.closed("job")
-		d := b.describe("job")
+		b.UntilClosed("job")
+		d := b.Describe("job")
 		require.Equal(t, domain.StateSucceeded, d.Task.State)
 		require.Equal(t, 1, d.Task.Attempts, "the same key is the same job: it ran once")
 	})

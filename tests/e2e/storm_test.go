@@ -69,11 +69,11 @@ func drawEvent(draw *rand.Rand, n, size int) domain.Event {
 	case k < 55:
 		return domain.Event{Type: domain.EventHeartbeat, Stage: fmt.Sprintf("stage %d", n)}
 	case k < 80:
-		return progress(float64(n*99/size), "")
+		return harness.Progress(float64(n*99/size), "")
 	case k < 88:
 		return domain.Event{Type: domain.EventHeartbeat}
 	case k < 93:
-		return start("w")
+		return harness.Start("w")
 	case k < 95:
 		return domain.Event{Type: domain.EventFail, Error: &domain.TaskError{Code: "FLAKY", Message: "again"}, Retryable: &again}
 	default:
@@ -89,22 +89,23 @@ func TestStorm(t *testing.T) {
 	t.Parallel()
 	b := newBed(within(t, stormTakes), t, stormTool, nil)
 	b.StartWorker()
-	b.Client = b.client(func(o *starter.Options) {
+	b.Client = b.NewClient(func(o *starter.Options) {
 		o.ContinueAfterEvents = stormContinueAfter
 		// The machine may be busy; that a callback is left as a signal is
 		// another test's matter.
 		o.UpdateTimeout = time.Minute
 	})
-	id := b.submit("storm", "t-storm")
-	b.callback(id, "begin", start("w"))
+	id := "t-storm"
+	b.Submit("storm", id)
+	b.Callback(id, "begin", harness.Start("w"))
 	all := plan(stormSize, 1)
 	began := time.Now()
 	b.send(id, all, 16)
 	took := time.Since(began)
 	b.calm(id)
-	b.closed(id)
+	b.UntilClosed(id)
 
-	runs, err := harness.Runs(b.ctx, b.Temporal, b.workflowID(id))
+	runs, err := harness.Runs(b.Ctx, b.Temporal, b.WorkflowID(id))
 	require.NoError(t, err)
 	events := 0
 	for _, r := range runs {
@@ -125,16 +126,6 @@ func TestStorm(t *testing.T) {
 	judge.remembered(rec.Ledger)
 }
 
-// client is another way in to the same tenant.
-func (b bed) client(change func(*starter.Options)) *starter.Client {
-	b.t.Helper()
-	o := starter.Options{Temporal: b.Temporal, Config: b.Config, Store: b.Store}
-	change(&o)
-	c, err := starter.New(o)
-	require.NoError(b.t, err)
-	return c
-}
-
 // send sends all callbacks, so many at a time.
 func (b bed) send(taskID string, all []*sent, senders int) {
 	var next atomic.Int64
@@ -148,9 +139,9 @@ func (b bed) send(taskID string, all []*sent, senders int) {
 				}
 				s := all[i]
 				if s.byUpdate {
-					s.verdict, s.err = b.Client.Callback(b.ctx, taskID, s.cb)
+					s.verdict, s.err = b.Client.Callback(b.Ctx, taskID, s.cb)
 				} else {
-					s.err = b.Client.Signal(b.ctx, taskID, s.cb)
+					s.err = b.Client.Signal(b.Ctx, taskID, s.cb)
 				}
 			}
 		})
@@ -160,19 +151,19 @@ func (b bed) send(taskID string, all []*sent, senders int) {
 
 // calm ends the task, which the storm may have left in a retry wait.
 func (b bed) calm(taskID string) {
-	b.t.Helper()
-	d := b.describe(taskID)
+	b.T.Helper()
+	d := b.Describe(taskID)
 	if d.Task.State == domain.StateQueued {
-		b.callback(taskID, "calm", start("w"))
+		b.Callback(taskID, "calm", harness.Start("w"))
 	}
-	require.Equal(b.t, domain.ReasonSucceeded, b.callback(taskID, "end", succeed("h")).Outcome.Reason)
+	require.Equal(b.T, domain.ReasonSucceeded, b.Callback(taskID, "end", harness.Succeed("h")).Outcome.Reason)
 }
 
 // record is what the closed workflow of a task left.
 func (b bed) record(taskID string) protocol.TaskRecord {
-	b.t.Helper()
+	b.T.Helper()
 	var rec protocol.TaskRecord
-	require.NoError(b.t, b.Temporal.GetWorkflow(b.ctx, b.workflowID(taskID), "").Get(b.ctx, &rec))
+	require.NoError(b.T, b.Temporal.GetWorkflow(b.Ctx, b.WorkflowID(taskID), "").Get(b.Ctx, &rec))
 	return rec
 }
 

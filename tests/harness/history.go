@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"testing"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
@@ -41,14 +40,6 @@ func Runs(ctx context.Context, c client.Client, workflowID string) ([][]*history
 			return runs, nil
 		}
 	}
-}
-
-// MustHistory is [History] for tests.
-func MustHistory(ctx context.Context, t testing.TB, c client.Client, workflowID string) []*historypb.HistoryEvent {
-	t.Helper()
-	events, err := History(ctx, c, workflowID, "")
-	must(t, err)
-	return events
 }
 
 // Hiccup tells whether the engine itself had to repeat a workflow task: on a
