@@ -1,0 +1,38 @@
+package replay
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+
+	sdkworker "go.temporal.io/sdk/worker"
+
+	"github.com/wakepoint/wakepoint/tests/harness"
+)
+
+var record = flag.Bool("record", false, "write the histories in testdata anew")
+
+// engine is where histories are made.
+var engine *harness.Engine
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	// Without a cache a worker forgets a workflow after each workflow task and
+	// replays it from its beginning for the next one. It is for the process, and
+	// must come before the first worker.
+	sdkworker.SetStickyWorkflowCacheSize(0)
+	dir, err := os.MkdirTemp("", "wakepoint-replay-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	if engine, err = harness.StartEngine(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer engine.Stop()
+	return m.Run()
+}
