@@ -23,6 +23,10 @@ const (
 	askWithin = 2 * time.Minute
 	// askAtDeadline is shorter: a deadline should not be a surprise.
 	askAtDeadline = 15 * time.Second
+	// silence is how long an activity that talks to the outside may go without
+	// a sign of life: a worker that was killed is replaced this fast, and not
+	// after the whole try. The activities beat every three seconds.
+	silence = 10 * time.Second
 	// cancelTry bounds one try to tell the outside to stop.
 	cancelTry = 10 * time.Second
 	// cancelWithin bounds all of them, at the end of a task also how long its
@@ -56,7 +60,7 @@ func submitOptions(queue, summary string, until time.Duration) workflow.Activity
 	return workflow.ActivityOptions{
 		TaskQueue: queue, Summary: summary,
 		// The deadline of the task bounds everything; no worker is no failure.
-		ScheduleToCloseTimeout: until, StartToCloseTimeout: submitTry,
+		ScheduleToCloseTimeout: until, StartToCloseTimeout: submitTry, HeartbeatTimeout: silence,
 		RetryPolicy: retryBriefly(),
 		// A task that ends meanwhile has to know whether a job was started.
 		WaitForCancellation: true,
@@ -66,7 +70,7 @@ func submitOptions(queue, summary string, until time.Duration) workflow.Activity
 func probeOptions(queue, summary string, until, lost time.Duration) workflow.ActivityOptions {
 	return workflow.ActivityOptions{
 		TaskQueue: queue, Summary: summary,
-		ScheduleToCloseTimeout: until, StartToCloseTimeout: probeTry,
+		ScheduleToCloseTimeout: until, StartToCloseTimeout: probeTry, HeartbeatTimeout: silence,
 		// Counted anew for each look: silence of the host that holds the job.
 		ScheduleToStartTimeout: lost,
 		// The probe names the next delay itself; this is for its failures.
@@ -77,7 +81,7 @@ func probeOptions(queue, summary string, until, lost time.Duration) workflow.Act
 func askOptions(queue, summary string, within time.Duration) workflow.ActivityOptions {
 	return workflow.ActivityOptions{
 		TaskQueue: queue, Summary: summary,
-		ScheduleToCloseTimeout: within, StartToCloseTimeout: min(within, probeTry),
+		ScheduleToCloseTimeout: within, StartToCloseTimeout: min(within, probeTry), HeartbeatTimeout: silence,
 		RetryPolicy: retryBriefly(),
 	}
 }

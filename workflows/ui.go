@@ -44,7 +44,7 @@ func Details(t domain.Task) string {
 		line("Next attempt", "%s", stamp(t.RetryAtMs))
 	}
 	if c := t.Cancel; c != nil {
-		line("Cancel asked for", "%s by %s: %s", stamp(c.AtMs), plain(c.By), plain(c.Reason))
+		line("Cancel asked for", "%s%s%s", stamp(c.AtMs), after(" by ", c.By), after(": ", c.Reason))
 	}
 	if q, ok := t.OpenQuestion(); ok {
 		line("Question "+plain(q.QuestionID), "%s", plain(q.Prompt))
@@ -55,6 +55,9 @@ func Details(t domain.Task) string {
 	if t.ResultRef != "" {
 		line("Result", "%s", code(t.ResultRef))
 	}
+	if l := t.Late; l != nil {
+		line("Late result", "%s, %s", code(l.ResultRef), stamp(l.AtMs))
+	}
 	if v.NextStep != "" {
 		line("Next step", "%s", v.NextStep)
 	}
@@ -63,6 +66,14 @@ func Details(t domain.Task) string {
 }
 
 func stamp(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02 15:04:05 UTC") }
+
+// after gives text with what stands before it, if there is any.
+func after(before, s string) string {
+	if s == "" {
+		return ""
+	}
+	return before + plain(s)
+}
 
 // plain keeps what tools and callers write from becoming markup or new lines
 // of the page: they are not the ones who run it.
