@@ -52,6 +52,8 @@ func (a *Activities) Probe(ctx context.Context, req protocol.ProbeRequest) (prot
 			return protocol.ProbeResult{}, err
 		}
 	}
+	stop := beat(ctx, before)
+	defer stop()
 	obs, err := ex.Observe(ctx, handleOf(req.Handle))
 	if err != nil {
 		return protocol.ProbeResult{}, err
@@ -72,6 +74,7 @@ func (a *Activities) Probe(ctx context.Context, req protocol.ProbeRequest) (prot
 	} else if err := a.tellChange(ctx, req, obs, &next); err != nil {
 		return protocol.ProbeResult{}, err
 	}
+	stop()
 	activity.RecordHeartbeat(ctx, next)
 	return protocol.ProbeResult{}, temporal.NewApplicationErrorWithOptions("the outside job goes on", protocol.ErrTypeStillRunning,
 		temporal.ApplicationErrorOptions{NextRetryDelay: pause(req, obs), Category: temporal.ApplicationErrorCategoryBenign})
@@ -117,6 +120,7 @@ func (a *Activities) Ask(ctx context.Context, req protocol.ProbeRequest) (protoc
 	if err != nil {
 		return protocol.ProbeResult{}, err
 	}
+	defer beat(ctx)()
 	h, found, err := locate(ctx, ex, req.Job)
 	if err != nil || !found {
 		return protocol.ProbeResult{Note: "no job is known under the key"}, err

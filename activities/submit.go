@@ -17,12 +17,13 @@ const CodeUnknownTool = "UNKNOWN_TOOL"
 // Submit gets or creates the outside job of a submission key. It is safe to
 // repeat because the key is the job's lock outside; after an ambiguous answer
 // the server repeats it. An error of type NotStarted is definite: nothing was
-// started, and the details say why. It doesn't heartbeat.
+// started, and the details say why. It heartbeats while it waits.
 func (a *Activities) Submit(ctx context.Context, req protocol.SubmitRequest) (protocol.SubmitResult, error) {
 	ex, err := a.executor(req.Tool)
 	if err != nil {
 		return protocol.SubmitResult{}, err
 	}
+	defer beat(ctx)()
 	// A job that is there already is the answer to an earlier Submit that got
 	// lost. Whether it may run again is the executor's to say, so a job that
 	// can be found still goes through Submit.
