@@ -139,7 +139,7 @@ func TestAnswerAndPersonsAreChecked(t *testing.T) {
 		"by":         {QuestionID: "q", Answer: one, By: strings.Repeat("x", 257)},
 	} {
 		_, err := w.Answer(t.Context(), id, a)
-		if e := is(t, err, starter.ErrInvalid); e.Field != field {
+		if e := as(t, err, starter.ErrInvalid); e.Field != field {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
@@ -176,7 +176,7 @@ func TestWhatNeedsAWorkerSaysSo(t *testing.T) {
 		id := w.submit(t, starter.Submission{TaskID: "a"}).TaskID
 		w.engine.Workers(false)
 		_, err := w.Answer(t.Context(), id, protocol.Answer{QuestionID: "q", Answer: json.RawMessage(`1`)})
-		if e := is(t, err, starter.ErrNoWorker); !strings.Contains(e.Hint, "wakepoint worker") {
+		if e := as(t, err, starter.ErrNoWorker); !strings.Contains(e.Hint, "wakepoint worker") {
 			t.Errorf("hint is %q", e.Hint)
 		}
 		_, err = w.Attach(t.Context(), id, "dev")
@@ -205,7 +205,7 @@ func TestAttach(t *testing.T) {
 		t.Errorf("ended: %+v (%v)", a, err)
 	}
 	_, err = w.Attach(t.Context(), id, "opps")
-	if e := is(t, err, starter.ErrInvalid); e.Field != "target" || !strings.Contains(e.Message, "did you mean ops?") {
+	if e := as(t, err, starter.ErrInvalid); e.Field != "target" || !strings.Contains(e.Message, "did you mean ops?") {
 		t.Errorf("%v", err)
 	}
 }
@@ -215,7 +215,7 @@ func TestHeartbeat(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		id := w.submit(t, starter.Submission{TaskID: "a"}).TaskID
 		_, err := w.Heartbeat(t.Context(), id, starter.Heartbeat{Attempt: 1})
-		if e := is(t, err, starter.ErrNoLease); !strings.Contains(e.Message, "queued") && !strings.Contains(e.Message, "attempt 0") {
+		if e := as(t, err, starter.ErrNoLease); !strings.Contains(e.Message, "queued") && !strings.Contains(e.Message, "attempt 0") {
 			t.Errorf("queued: %v", err)
 		}
 		w.call(t, id, "1", start())
@@ -246,7 +246,7 @@ func TestHeartbeatWaitsThroughAGap(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		id := w.submit(t, starter.Submission{TaskID: "a"}).TaskID
 		go func() {
-			time.Sleep(350 * time.Millisecond)
+			after(350 * time.Millisecond)
 			w.call(t, id, "1", start())
 		}()
 		if a, err := w.Heartbeat(t.Context(), id, starter.Heartbeat{Attempt: 1}); err != nil || a.CancelRequested {
@@ -261,14 +261,14 @@ func TestHeartbeatThatFails(t *testing.T) {
 		id := w.submit(t, starter.Submission{TaskID: "a", Tool: "approve"}).TaskID
 		w.call(t, id, "1", start())
 		_, err := w.Heartbeat(t.Context(), id, starter.Heartbeat{Attempt: 1})
-		if e := is(t, err, starter.ErrNoLease); !strings.Contains(e.Message, "approve has no lease") {
+		if e := as(t, err, starter.ErrNoLease); !strings.Contains(e.Message, "approve has no lease") {
 			t.Errorf("%v", err)
 		}
 		_, err = w.Heartbeat(t.Context(), "nobody", starter.Heartbeat{Attempt: 1})
 		is(t, err, starter.ErrUnknownTask)
 		for field, hb := range map[string]starter.Heartbeat{"attempt": {}, "details": {Attempt: 1, Details: json.RawMessage(`{`)}} {
 			_, err = w.Heartbeat(t.Context(), id, hb)
-			if e := is(t, err, starter.ErrInvalid); e.Field != field {
+			if e := as(t, err, starter.ErrInvalid); e.Field != field {
 				t.Errorf("%v", err)
 			}
 		}

@@ -111,7 +111,7 @@ func TestSetupThatFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		_, err := starter.Setup(t.Context(), &cluster{}, starter.SetupOptions{Retention: time.Minute})
-		if e := is(t, err, starter.ErrInvalid); e.Field != "retention" {
+		if e := as(t, err, starter.ErrInvalid); e.Field != "retention" {
 			t.Errorf("%v", err)
 		}
 		_, err = starter.Setup(t.Context(), &cluster{retention: 1, attributes: map[string]enums.IndexedValueType{"WakepointRun": enums.INDEXED_VALUE_TYPE_TEXT}}, starter.SetupOptions{})

@@ -49,7 +49,7 @@ func TestDeliver(t *testing.T) {
 	}
 	for field, args := range map[string][2]string{"taskId": {"a/b", "k"}, "idempotencyKey": {"a", " "}} {
 		_, err := w.Deliver(t.Context(), args[0], args[1])
-		if e := is(t, err, starter.ErrInvalid); e.Field != field {
+		if e := as(t, err, starter.ErrInvalid); e.Field != field {
 			t.Errorf("%v", err)
 		}
 	}
@@ -93,7 +93,7 @@ func TestDeliverWithoutAWorkerIsKept(t *testing.T) {
 		id := w.ended(t, domain.StateSucceeded)
 		w.engine.Workers(false)
 		_, err := w.Deliver(t.Context(), id, "k")
-		if e := is(t, err, starter.ErrNoWorker); !strings.Contains(e.Hint, "same key") {
+		if e := as(t, err, starter.ErrNoWorker); !strings.Contains(e.Hint, "same key") {
 			t.Errorf("hint is %q", e.Hint)
 		}
 		w.engine.Workers(true)

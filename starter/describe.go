@@ -83,12 +83,11 @@ func (c *Client) pending(p *workflow.PendingActivityInfo) Pending {
 	if t := p.GetNextAttemptScheduleTime(); t.IsValid() {
 		out.NextAttemptAtMs = t.AsTime().UnixMilli()
 	}
-	for _, payload := range p.GetHeartbeatDetails().GetPayloads() {
+	if details := p.GetHeartbeatDetails().GetPayloads(); len(details) > 0 {
 		var v json.RawMessage
-		if err := c.o.DataConverter.FromPayload(payload, &v); err == nil && json.Valid(v) {
+		if err := c.o.DataConverter.FromPayload(details[0], &v); err == nil && json.Valid(v) {
 			out.Heartbeat = v
 		}
-		break
 	}
 	return out
 }

@@ -128,7 +128,7 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Is makes errors of the same code equal.
 func (e *Error) Is(target error) bool {
-	t, ok := target.(*Error) //nolint:errorlint // the target is a sentinel, not a chain
+	t, ok := target.(*Error)
 	return ok && t.Code == e.Code && t.Message == ""
 }
 

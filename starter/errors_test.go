@@ -51,7 +51,7 @@ func TestErrorsOfTheEngineHaveCodes(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = c.List(t.Context(), starter.ListRequest{})
-		if e := is(t, err, tc.want); !errors.Is(err, tc.err) || strings.Contains(e.Error(), "WakepointTool") {
+		if e := as(t, err, tc.want); !errors.Is(err, tc.err) || strings.Contains(e.Error(), "WakepointTool") {
 			t.Errorf("%v gives %v", tc.err, err)
 		}
 	}

@@ -81,7 +81,7 @@ func (c *Client) List(ctx context.Context, r ListRequest) (Listing, error) {
 		return Listing{}, invalidf("cursor", "must be the cursor of a page before")
 	}
 	resp, err := c.engine.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-		PageSize: int32(r.PageSize), NextPageToken: token, Query: query, //nolint:gosec // at most MaxPageSize
+		PageSize: int32(r.PageSize), NextPageToken: token, Query: query,
 	})
 	if err != nil {
 		return Listing{}, engineError(ctx, "list tasks", err)

@@ -79,7 +79,7 @@ func TestListRefusesWhatIsWrong(t *testing.T) {
 		"state": {State: "paused"}, "pageSize": {PageSize: 501}, "cursor": {Cursor: "!"}, "tool": {Tool: "\xff"}, "runId": {Run: strings.Repeat("x", 300)},
 	} {
 		_, err := w.List(t.Context(), r)
-		if e := is(t, err, starter.ErrInvalid); e.Field != field {
+		if e := as(t, err, starter.ErrInvalid); e.Field != field {
 			t.Errorf("%s: %v", field, err)
 		}
 	}

@@ -76,16 +76,16 @@ func TestLogsAreFollowedThroughAttemptsToTheEnd(t *testing.T) {
 		id := w.job(t, "first ")
 		yes := true
 		go func() {
-			time.Sleep(10 * time.Second)
+			after(10 * time.Second)
 			w.engine.SetLog("j1", "stdout", []byte("first attempt"))
-			time.Sleep(10 * time.Second)
+			after(10 * time.Second)
 			if err := w.engine.Apply(w.workflowID(id), domain.Event{Type: domain.EventFail, Retryable: &yes}); err != nil {
 				t.Error(err)
 			}
 			w.engine.SetHandle(w.workflowID(id), nil)
-			time.Sleep(10 * time.Second)
+			after(10 * time.Second)
 			w.attempt(t, id, "j2", 2, "second")
-			time.Sleep(10 * time.Second)
+			after(10 * time.Second)
 			w.engine.SetLog("j2", "stdout", []byte("second, done"))
 			if err := w.engine.Apply(w.workflowID(id), domain.Event{Type: domain.EventSucceed, ResultRef: "r", ResultHash: "h"}); err != nil {
 				t.Error(err)
@@ -108,7 +108,7 @@ func TestLogsThatCannotBeRead(t *testing.T) {
 		}
 		for field, req := range map[string]starter.LogRequest{"stream": {Stream: "stdin"}, "offset": {Offset: -1}, "limit": {Limit: -1}} {
 			_, _, err := w.read(t.Context(), external, req)
-			if e := is(t, err, starter.ErrInvalid); e.Field != field {
+			if e := as(t, err, starter.ErrInvalid); e.Field != field {
 				t.Errorf("%v", err)
 			}
 		}
@@ -128,7 +128,10 @@ func TestLogsThatCannotBeRead(t *testing.T) {
 		_, _, err := w.read(t.Context(), id, starter.LogRequest{})
 		is(t, err, starter.ErrNoWorker)
 		w.engine.Workers(true)
-		for range w.Logs(t.Context(), id, starter.LogRequest{}) {
+		for _, err := range w.Logs(t.Context(), id, starter.LogRequest{}) {
+			if err != nil {
+				t.Error(err)
+			}
 			break
 		}
 	})

@@ -17,16 +17,16 @@ type Poll struct {
 
 // The defaults of [Poll].
 const (
-	defaultPollMin = 250 * time.Millisecond
-	defaultPollMax = 10 * time.Second
+	shortestPoll = 250 * time.Millisecond
+	longestPoll  = 10 * time.Second
 )
 
 func (p Poll) withDefaults() Poll {
 	if p.Min == 0 {
-		p.Min = defaultPollMin
+		p.Min = shortestPoll
 	}
 	if p.Max == 0 {
-		p.Max = max(defaultPollMax, p.Min)
+		p.Max = max(longestPoll, p.Min)
 	}
 	return p
 }

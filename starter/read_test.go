@@ -92,7 +92,7 @@ func TestResume(t *testing.T) {
 		}
 	}
 	_, err := w.Resume(t.Context(), id, -1)
-	if e := is(t, err, starter.ErrInvalid); e.Field != "cursor" {
+	if e := as(t, err, starter.ErrInvalid); e.Field != "cursor" {
 		t.Errorf("got %v", err)
 	}
 }
@@ -293,7 +293,7 @@ func TestRecordOfAWorkflowThatRefusedItsInput(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := w.Describe(t.Context(), "b")
-	if e := is(t, err, starter.ErrInvalid); e.Field != "maxAttempts" {
+	if e := as(t, err, starter.ErrInvalid); e.Field != "maxAttempts" {
 		t.Errorf("got %v", err)
 	}
 }

@@ -110,7 +110,7 @@ func TestResultOfATaskWithoutOne(t *testing.T) {
 	_, err := w.Result(t.Context(), w.submit(t, starter.Submission{TaskID: "open"}).TaskID)
 	is(t, err, starter.ErrNotEnded)
 	_, err = w.Result(t.Context(), w.ended(t, domain.StateFailed))
-	if e := is(t, err, starter.ErrNotSucceeded); e.Hint == "" {
+	if e := as(t, err, starter.ErrNotSucceeded); e.Hint == "" {
 		t.Error("no hint")
 	}
 	_, err = w.LateResult(t.Context(), "open")

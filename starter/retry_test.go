@@ -136,7 +136,7 @@ func TestRetryThatIsRefused(t *testing.T) {
 	failed := w.ended(t, domain.StateFailed)
 	for _, ttl := range []time.Duration{-1, time.Microsecond, 49 * time.Hour} {
 		_, err := w.Retry(t.Context(), failed, starter.Retry{TTL: ttl})
-		if e := is(t, err, starter.ErrInvalid); e.Field != "ttlMs" {
+		if e := as(t, err, starter.ErrInvalid); e.Field != "ttlMs" {
 			t.Errorf("%v: %v", ttl, err)
 		}
 	}

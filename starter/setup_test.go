@@ -6,6 +6,7 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/wakepoint/wakepoint/config"
 	"github.com/wakepoint/wakepoint/domain"
@@ -127,7 +128,18 @@ func succeed() domain.Event {
 }
 
 // is checks the code of an error.
-func is(t testing.TB, err error, want *starter.Error) *starter.Error {
+func is(t testing.TB, err error, want *starter.Error) {
+	t.Helper()
+	_ = as(t, err, want)
+}
+
+// after lets time pass in a bubble of synctest, where nobody waits for it.
+func after(d time.Duration) {
+	time.Sleep(d) //nolint:forbidigo // the clock of a bubble moves by itself
+}
+
+// as checks the code of an error and gives it.
+func as(t testing.TB, err error, want *starter.Error) *starter.Error {
 	t.Helper()
 	var e *starter.Error
 	if !errors.Is(err, want) || !errors.As(err, &e) {

@@ -175,7 +175,7 @@ func TestSubmitWhileTheEngineIsDown(t *testing.T) {
 	w := setup(t)
 	w.engine.Down(true)
 	_, err := w.Submit(t.Context(), starter.Submission{Tool: "train"})
-	if e := is(t, err, starter.ErrUnavailable); e.Hint == "" {
+	if e := as(t, err, starter.ErrUnavailable); e.Hint == "" {
 		t.Error("no hint")
 	}
 	if _, err := w.Submit(cancelled(t), starter.Submission{Tool: "train"}); starter.CodeOf(err) != "" || err == nil {
@@ -240,7 +240,7 @@ func TestSubmitRefusesWhatIsWrong(t *testing.T) {
 				tc.s.Tool = "train"
 			}
 			_, err := w.Submit(t.Context(), tc.s)
-			e := is(t, err, tc.want)
+			e := as(t, err, tc.want)
 			if e.Field != tc.field || e.Message == "" || len(e.Message) > 1000 {
 				t.Errorf("field %q: %.200s", e.Field, e.Message)
 			}
@@ -258,7 +258,7 @@ func TestSubmitWithAKeyNeedsTheSecret(t *testing.T) {
 	t.Parallel()
 	w := setup(t, func(o *starter.Options) { o.Secret = nil })
 	_, err := w.Submit(t.Context(), starter.Submission{Tool: "train", IdempotencyKey: "k"})
-	if e := is(t, err, starter.ErrInvalid); e.Field != "idempotencyKey" {
+	if e := as(t, err, starter.ErrInvalid); e.Field != "idempotencyKey" {
 		t.Errorf("got %v", err)
 	}
 }

@@ -56,13 +56,13 @@ func TestWatchShowsEachVersionOnceAndEnds(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		id := w.submit(t, starter.Submission{TaskID: "a"}).TaskID
 		go func() {
-			time.Sleep(20 * time.Second)
+			after(20 * time.Second)
 			w.call(t, id, "1", start())
 			for i := range 5 {
-				time.Sleep(10 * time.Second)
+				after(10 * time.Second)
 				w.call(t, id, fmt.Sprint("p", i), progress(float64(i+1)*10))
 			}
-			time.Sleep(10 * time.Second)
+			after(10 * time.Second)
 			w.call(t, id, "2", succeed())
 		}()
 		began := time.Now()
@@ -88,7 +88,7 @@ func TestWatchGoesOnFromACursor(t *testing.T) {
 		w.call(t, id, "1", progress(10))
 		w.call(t, id, "2", progress(20))
 		go func() {
-			time.Sleep(time.Minute)
+			after(time.Minute)
 			w.call(t, id, "3", succeed())
 		}()
 		if diff := cmp.Diff([]string{"3 progress", "4 succeed"}, w.watch(t.Context(), id, 2).lines); diff != "" {
@@ -111,7 +111,7 @@ func TestWatchFlagsASnapshotWhenItMissedTooMuch(t *testing.T) {
 			w.call(t, id, fmt.Sprint(i), progress(float64(i+1)))
 		}
 		go func() {
-			time.Sleep(time.Minute)
+			after(time.Minute)
 			w.call(t, id, "end", succeed())
 		}()
 		if diff := cmp.Diff([]string{"snapshot 81 running", "82 succeed"}, w.watch(t.Context(), id, 3).lines); diff != "" {
@@ -130,17 +130,17 @@ func TestWatchSurvivesRestartsOfWorkerAndEngine(t *testing.T) {
 		w.engine.Now = func() int64 { return time.Now().UnixMilli() }
 		id := w.submit(t, starter.Submission{TaskID: "a"}).TaskID
 		go func() {
-			time.Sleep(10 * time.Second)
+			after(10 * time.Second)
 			w.engine.Workers(false)
-			time.Sleep(2 * time.Minute)
+			after(2 * time.Minute)
 			w.engine.Down(true)
-			time.Sleep(2 * time.Minute)
+			after(2 * time.Minute)
 			w.engine.Down(false)
 			w.engine.Workers(true)
 			w.call(t, id, "1", start())
-			time.Sleep(time.Minute)
+			after(time.Minute)
 			w.engine.Down(true)
-			time.Sleep(time.Minute)
+			after(time.Minute)
 			w.engine.Down(false)
 			w.call(t, id, "2", succeed())
 		}()
@@ -182,7 +182,7 @@ func TestWatchEndsWithWhatWaitingDoesNotMend(t *testing.T) {
 			t.Errorf("got %v (%v)", s.lines, s.err)
 		}
 		go func() {
-			time.Sleep(time.Minute)
+			after(time.Minute)
 			w.engine.Terminate(w.workflowID(id))
 		}()
 		is(t, w.watch(t.Context(), id, 0).err, starter.ErrTerminated)
@@ -212,13 +212,13 @@ func TestWatchAfterAReset(t *testing.T) {
 			w.call(t, id, fmt.Sprint(i), progress(float64(i+1)))
 		}
 		go func() {
-			time.Sleep(time.Minute)
+			after(time.Minute)
 			o, in := w.engine.Started(w.workflowID(id))
 			w.engine.Forget(w.workflowID(id))
 			if _, err := w.engine.ExecuteWorkflow(t.Context(), o, protocol.WorkflowAsyncTask, in); err != nil {
 				t.Error(err)
 			}
-			time.Sleep(time.Minute)
+			after(time.Minute)
 			w.call(t, id, "x", domain.Event{Type: domain.EventFail})
 		}()
 		want := []string{"1 start", "2 progress", "3 progress", "4 progress", "snapshot 0 queued", "1 start", "2 fail"}
