@@ -152,7 +152,7 @@ func (r *Result) Open(ctx context.Context) (io.ReadCloser, error) {
 const openPiece = 1 << 20
 
 type resultReader struct {
-	ctx   context.Context// an io.Reader has nowhere else to get it from
+	ctx   context.Context // an io.Reader has nowhere else to get it from
 	r     *Result
 	piece *bytes.Reader
 	at    int64
