@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -139,7 +140,7 @@ func (c *Config) BlobURL() string {
 	if c.Blobs != "" {
 		return c.Blobs
 	}
-	return "file://" + filepath.ToSlash(filepath.Join(c.DataDir, "blobs"))
+	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(filepath.Join(c.DataDir, "blobs"))}).String()
 }
 
 // withDefaults fills in what was left out. Problems of the parts that it cannot

@@ -3,6 +3,7 @@ package config_test
 import (
 	"encoding/json"
 	"errors"
+	"net/url"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -343,6 +344,21 @@ func TestNoErrorQuotesASecret(t *testing.T) {
 			t.Errorf("accepted %q", text)
 		case strings.Contains(err.Error(), secret):
 			t.Errorf("%q gives %v", text, err)
+		}
+	}
+}
+
+// The bug: a folder whose name is no plain URL text was another folder, or none.
+func TestBlobURLOfAnOddFolder(t *testing.T) {
+	t.Parallel()
+	for _, dir := range []string{"/a b/50%25 done?/x#y", "/ä"} {
+		c, err := config.New(config.Config{DataDir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		u, err := url.Parse(c.BlobURL())
+		if err != nil || u.Path != dir+"/blobs" || u.RawQuery != "" || u.Fragment != "" {
+			t.Errorf("%s gives %s (%v)", dir, c.BlobURL(), err)
 		}
 	}
 }
