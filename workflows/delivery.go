@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"errors"
+	"strings"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -89,7 +90,7 @@ func (d *delivery) send(ctx workflow.Context) (*protocol.DeliveryRecord, error) 
 		d.rec.State, d.rec.Attempts, d.rec.Answer = protocol.DeliveryDone, res.Attempts, d.receipt(res.SentAtMs)
 		return &d.rec, nil
 	}
-	d.rec.State, d.rec.LastError = protocol.DeliveryDeadLetter, rootCause(err)
+	d.rec.State, d.rec.LastError = protocol.DeliveryDeadLetter, why(err)
 	if ctx.Err() != nil {
 		return nil, temporal.NewCanceledError(d.rec)
 	}
@@ -103,12 +104,17 @@ func (d *delivery) receipt(atMs int64) *domain.Delivered {
 	}}
 }
 
-func rootCause(err error) string {
-	for {
-		next := errors.Unwrap(err)
-		if next == nil {
-			return err.Error()
+// why gives what the activity itself said, outermost first, without what the
+// engine wraps around it.
+func why(err error) string {
+	var said []string
+	for e := err; e != nil; e = errors.Unwrap(e) {
+		if app, ok := e.(*temporal.ApplicationError); ok { //nolint:errorlint // each link of the chain is looked at
+			said = append(said, app.Message())
 		}
-		err = next
 	}
+	if len(said) == 0 {
+		return err.Error()
+	}
+	return strings.Join(said, ": ")
 }
