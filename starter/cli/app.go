@@ -238,6 +238,6 @@ func (a *app) search() dev.Search {
 const (
 	envData   = "WAKEPOINT_DATA"
 	envConfig = "WAKEPOINT_CONFIG"
-	envEngine = "WAKEPOINT_ENGINE"
+	envEngine = dev.EnvEngine
 	envUI     = "WAKEPOINT_UI_URL"
 )

@@ -25,6 +25,9 @@ const (
 	KindOutside Kind = "outside"
 )
 
+// EnvEngine is the environment variable that names the program of the engine.
+const EnvEngine = "WAKEPOINT_ENGINE"
+
 // EngineAuto looks for an engine in the usual places.
 const EngineAuto = "auto"
 
