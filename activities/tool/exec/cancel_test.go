@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -238,7 +237,7 @@ func TestCancelBeforeTheStart(t *testing.T) {
 	if code := supervise(t, cfg, dir); code != 0 {
 		t.Fatalf("supervisor: exit status %d", code)
 	}
-	h := tool.Handle{Executor: "exec", ID: filepath.Base(exec.KeyDir(e, "k")) + "." + strconv.Itoa(1), Data: []byte(`{"host":"host-1","submissionKey":"k"}`)}
+	h := firstRun(e, "k")
 	wantCancelled(t, b, observe(t, e, h))
 	if got := b.notes(); len(got) != 0 {
 		t.Errorf("notes = %q, want none", got)

@@ -1,8 +1,10 @@
 package exec_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	osexec "os/exec"
 	"path/filepath"
 	"slices"
@@ -15,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/wakepoint/wakepoint/activities/tool"
 	"github.com/wakepoint/wakepoint/activities/tool/exec"
+	"github.com/wakepoint/wakepoint/store"
 )
 
 func term(t *testing.T, pid int) {
@@ -185,9 +188,10 @@ func TestToolSurvivesTheWorker(t *testing.T) {
 	if obs := observe(t, e, h); obs.State != tool.StateRunning {
 		t.Fatalf("observation = %s, want running", dump(obs))
 	}
-	if text, _, _ := readAll(t, e, h, tool.StreamStdout, 0); text != "early\n" {
-		t.Errorf("stdout = %q", text)
-	}
+	eventually(t, "the first line is in the log", func() bool {
+		text, _, _ := readAll(t, e, h, tool.StreamStdout, 0)
+		return text == "early\n"
+	})
 	b.openGate()
 	if got := b.result(settled(t, e, h)); got != "early\ndone\n" {
 		t.Errorf("result = %q", got)
@@ -330,9 +334,132 @@ func TestCancelOfALostJob(t *testing.T) {
 	kill(t, supervisor)
 	awaitLoss(t, e, "k", toolPID)
 	cancel(t, e, h)
-	wantCancelled(t, b, settled(t, e, h))
+	obs := settled(t, e, h)
+	wantCancelled(t, b, obs)
+	if age := time.Since(time.UnixMilli(obs.LastSeenAtMs)); age < 0 || age > time.Minute {
+		t.Errorf("ended %v ago", age)
+	}
 	if got := b.notes(); !slices.Contains(got, "asked") {
 		t.Errorf("notes = %q: the rest was not asked to end", got)
+	}
+}
+
+// A run that nobody took charge of is called off by a look at it, when its time is over.
+func TestRunThatNobodyTookChargeOf(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	cfg := b.config(journalled)
+	if _, err := b.worker(cfg, request("k"), "submit before spawn"); err == nil {
+		t.Fatal("the worker was not killed")
+	}
+	patient := b.executor(cfg)
+	h := firstRun(patient, "k")
+	if obs := observe(t, patient, h); obs.State != tool.StateRunning {
+		t.Errorf("observation = %s, want running: a supervisor may be on its way", dump(obs))
+	}
+	cfg.AckTimeout = time.Nanosecond
+	obs := observe(t, b.executor(cfg), h)
+	wantFailure(t, obs, exec.CodeNotStarted, true)
+	if again := observe(t, patient, h); !cmp.Equal(again, obs) {
+		t.Errorf("a second look differs:\n%s", cmp.Diff(obs, again))
+	}
+	b.openGate()
+	b.result(settled(t, patient, submit(t, patient, request("k"))))
+	wantOneRun(t, b)
+}
+
+// While another Submit of the key is at work nothing is known of its outcome.
+func TestSubmitThatWaitsInVain(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := b.script(journalled)
+	release, err := exec.HoldSubmitLock(e, "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := e.Submit(ctx, request("k")); !errors.Is(err, tool.ErrAmbiguous) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("submit: %v, want an ambiguous error for the deadline", err)
+	}
+	release()
+	b.openGate()
+	b.result(settled(t, e, submit(t, e, request("k"))))
+	wantOneRun(t, b)
+}
+
+// The store is out of order when the tool ends: that is no failure of the tool.
+func TestResultWaitsForTheStore(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.openGate()
+	cfg := b.config(journalled)
+	e := b.executor(cfg)
+	h := submit(t, e, request("k"))
+	eventually(t, "the tool has ended", func() bool { return len(b.notes()) == 2 })
+	closed, err := store.Open(t.Context(), "mem://")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := closed.Close(); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Store = closed
+	broken, err := exec.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the store is asked", func() bool {
+		obs, err := broken.Observe(t.Context(), h)
+		if err == nil && obs.State != tool.StateRunning {
+			t.Fatalf("observation = %s without a store", dump(obs))
+		}
+		return err != nil
+	})
+	if got := b.result(settled(t, e, h)); got != "done\n" {
+		t.Errorf("result = %q", got)
+	}
+}
+
+// Workers are killed at chosen points and supervisors after a number of signs of life, in an order
+// that a seed gives; each time the next attempt submits the same key. What the tool itself wrote
+// shows that no two runs overlapped: its lines form blocks, one for each process.
+func TestKilledAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	points := []string{"", "submit after mkdir", "submit before spawn", "submit after spawn", "submit after acknowledgment"}
+	for seed := range uint64(3) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			random := rand.New(rand.NewPCG(seed, 0))
+			b := setup(t)
+			cfg := b.config(`while [ ! -e "$GATE" ]; do echo "$$" >> "$JOURNAL"; sleep 0.01; done; echo done`)
+			e := b.executor(cfg)
+			req := request("k")
+			for ; req.Attempt <= 6; req.Attempt++ {
+				_, _ = b.worker(cfg, req, points[random.IntN(len(points))]) // killed or not
+				h := submit(t, e, req)
+				seen := len(b.notes())
+				ticks := 1 + random.IntN(5)
+				eventually(t, "the tool runs", func() bool { return len(b.notes()) >= seen+ticks })
+				supervisor, _ := identity(t, e, h)
+				kill(t, supervisor)
+				// A next attempt comes of a loss that somebody has seen.
+				wantLost(t, settled(t, e, h), "killed")
+			}
+			h := submit(t, e, req)
+			b.openGate()
+			if got := b.result(settled(t, e, h)); got != "done\n" {
+				t.Errorf("result = %q", got)
+			}
+			blocks := slices.Compact(b.notes())
+			pids := slices.Compact(slices.Sorted(slices.Values(blocks)))
+			if len(blocks) != len(pids) {
+				t.Errorf("runs overlapped: %q", blocks)
+			}
+			if len(pids) < 6 {
+				t.Errorf("%d runs, want at least one for each kill", len(pids))
+			}
+		})
 	}
 }
 

@@ -1,6 +1,9 @@
 package exec
 
-import "path/filepath"
+import (
+	"context"
+	"path/filepath"
+)
 
 // For the tests outside of the package.
 
@@ -22,4 +25,13 @@ func KeyDir(e *Executor, key string) string { return filepath.Join(e.root, keyHa
 // LockHeld reports whether a supervisor is in charge of a key.
 func LockHeld(e *Executor, key string) (bool, error) {
 	return lockHeld(filepath.Join(KeyDir(e, key), lockFile))
+}
+
+// HoldSubmitLock takes the lock under which a key is submitted.
+func HoldSubmitLock(e *Executor, key string) (release func(), err error) {
+	lock, err := lockKey(context.Background(), KeyDir(e, key))
+	if err != nil {
+		return nil, err
+	}
+	return lock.release, nil
 }

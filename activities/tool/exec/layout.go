@@ -234,3 +234,15 @@ func exists(path string) (bool, error) {
 	}
 	return err == nil, err
 }
+
+// modified is when a file was written, in milliseconds since the epoch; false when it is not there.
+func modified(path string) (atMs int64, there bool, err error) {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, false, nil
+	}
+	if err != nil {
+		return 0, false, err
+	}
+	return info.ModTime().UnixMilli(), true, nil
+}

@@ -246,6 +246,11 @@ func request(key string) tool.Request {
 	return tool.Request{Tenant: "acme", TaskID: "task_1", Attempt: 1, SubmissionKey: key, Tool: "script", Input: json.RawMessage(`{"name":"value"}`)}
 }
 
+// firstRun is the handle that a Submit which was killed would have given.
+func firstRun(e *exec.Executor, key string) tool.Handle {
+	return tool.Handle{Executor: "exec", ID: filepath.Base(exec.KeyDir(e, key)) + ".1", Data: json.RawMessage(`{"host":"host-1","submissionKey":"` + key + `"}`)}
+}
+
 func submit(t *testing.T, e *exec.Executor, req tool.Request) tool.Handle {
 	t.Helper()
 	h, err := e.Submit(t.Context(), req)

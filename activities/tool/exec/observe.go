@@ -55,7 +55,7 @@ func (e *Executor) observe(ctx context.Context, j job) (tool.Observation, error)
 	case phaseAbsent:
 		return tool.Observation{State: tool.StateUnknown, Error: failure(CodeUnknownJob, "there are no files of this job on "+e.cfg.Host, tool.ClassSystem, false)}, nil
 	case phasePending:
-		return e.observePending(j, v, obs)
+		return e.observePending(ctx, j, v, obs)
 	case phaseRunning:
 		return running(obs, v), nil
 	case phaseLost:
@@ -78,7 +78,7 @@ func running(obs tool.Observation, v view) tool.Observation {
 
 // observePending: Submit returns no handle of such a run, except when it could not tell. After the
 // time in which a supervisor would have come, the run is called off.
-func (e *Executor) observePending(j job, v view, obs tool.Observation) (tool.Observation, error) {
+func (e *Executor) observePending(ctx context.Context, j job, v view, obs tool.Observation) (tool.Observation, error) {
 	if time.Since(time.UnixMilli(v.request.CreatedAtMs)) < 2*e.cfg.AckTimeout {
 		return running(obs, v), nil
 	}
@@ -89,9 +89,7 @@ func (e *Executor) observePending(j job, v view, obs tool.Observation) (tool.Obs
 	if !calledOff {
 		return running(obs, v), nil
 	}
-	obs.State, obs.Definite = tool.StateFailed, true
-	obs.Error = failure(CodeNotStarted, "no supervisor took charge", tool.ClassSystem, true)
-	return obs, nil
+	return e.observe(ctx, j) // it is over now
 }
 
 // observeLost ends what is left, and says lost only when nothing is.
@@ -106,9 +104,17 @@ func (e *Executor) observeLost(j job, v view, obs tool.Observation) (tool.Observ
 		obs.Error = failure(CodeWorkerLost, fmt.Sprintf("the supervisor is gone, and %d of its processes may still run", len(left.ours)+len(left.doubtful)), tool.ClassSystem, true)
 		return obs, nil
 	}
-	if cancelled, err := exists(j.file(cancelFile)); err != nil {
+	// When it ended is not known; this is the last time at which something was heard of it.
+	cancelAtMs, cancelled, err := modified(j.file(cancelFile))
+	if err != nil {
 		return tool.Observation{}, err
-	} else if cancelled {
+	}
+	identityAtMs, _, err := modified(j.file(identityFile))
+	if err != nil {
+		return tool.Observation{}, err
+	}
+	obs.LastSeenAtMs = max(obs.LastSeenAtMs, identityAtMs, cancelAtMs)
+	if cancelled {
 		obs.State, obs.Definite = tool.StateCancelled, true
 		return obs, nil
 	}

@@ -112,11 +112,7 @@ func notStarted(code, message, class string, retryable bool, cause error) error 
 // key is at work.
 func lockKey(ctx context.Context, keyDir string) (*fileLock, error) {
 	for {
-		err := os.Mkdir(keyDir, 0o700)
-		if err == nil {
-			err = syncDir(filepath.Dir(keyDir))
-		}
-		if err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := makeDir(keyDir); err != nil {
 			return nil, err
 		}
 		lock, err := tryLock(filepath.Join(keyDir, submitLockFile))
@@ -130,6 +126,17 @@ func lockKey(ctx context.Context, keyDir string) (*fileLock, error) {
 		case <-time.After(submitTick):
 		}
 	}
+}
+
+// makeDir makes a folder that is still there after a power failure.
+func makeDir(dir string) error {
+	if there, err := exists(dir); there || err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(dir))
 }
 
 // adopt decides whether the newest run of the key is the one that is asked for. False means that a
