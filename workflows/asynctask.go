@@ -10,6 +10,7 @@ import (
 
 	"github.com/wakepoint/wakepoint/domain"
 	"github.com/wakepoint/wakepoint/workflows/protocol"
+	"github.com/wakepoint/wakepoint/workflows/protocol/markdown"
 )
 
 // task is the run of an AsyncTask in memory. All of it follows from the
@@ -173,6 +174,9 @@ func (r *task) drain() {
 		raw = nil
 	}
 }
+
+// shortened is text that is kept for people; whoever signals may send any.
+func shortened(s string) string { return markdown.Shorten(s, markdown.MaxText) }
 
 func (r *task) readCancellation() {
 	if r.root.Err() == nil || r.cancelSeen {

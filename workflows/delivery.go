@@ -10,6 +10,7 @@ import (
 
 	"github.com/wakepoint/wakepoint/domain"
 	"github.com/wakepoint/wakepoint/workflows/protocol"
+	"github.com/wakepoint/wakepoint/workflows/protocol/markdown"
 )
 
 // delivery is the run of a Delivery in memory.
@@ -73,7 +74,7 @@ func (d *delivery) send(ctx workflow.Context) (*protocol.DeliveryRecord, error) 
 	var err error
 	for {
 		d.rec.Rounds++
-		workflow.SetCurrentDetails(ctx, "Sending "+code(d.in.Type)+" to **"+plain(d.in.Target)+"**, round "+itoa(d.rec.Rounds)+".")
+		workflow.SetCurrentDetails(ctx, "Sending "+markdown.Code(d.in.Type)+" to **"+markdown.Text(d.in.Target)+"**, round "+itoa(d.rec.Rounds)+".")
 		round, again := workflow.WithCancel(ctx)
 		d.again = again
 		opts := sendOptions(d.in.Target, max(until.Sub(workflow.Now(ctx)), sendTry))

@@ -4,12 +4,11 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/wakepoint/wakepoint/domain"
+	"github.com/wakepoint/wakepoint/workflows/protocol/markdown"
 )
 
 // show writes the task's current details, markdown for the Temporal UI. They
@@ -24,21 +23,21 @@ func Details(t domain.Task) string {
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(&b, "- **%s:** %s\n", name, fmt.Sprintf(format, args...))
 	}
-	line("Tool", "%s", plain(t.Tool))
+	line("Tool", "%s", markdown.Text(t.Tool))
 	if t.Title != "" {
-		line("Title", "%s", plain(t.Title))
+		line("Title", "%s", markdown.Text(t.Title))
 	}
 	line("Progress", "%d %%", t.Progress)
 	if t.Stage != "" {
-		line("Stage", "%s", plain(t.Stage))
+		line("Stage", "%s", markdown.Text(t.Stage))
 	}
 	line("Attempt", "%d of %d", t.Attempts, t.MaxAttempts)
 	if t.Worker != "" {
-		line("Worker", "%s", plain(t.Worker))
+		line("Worker", "%s", markdown.Text(t.Worker))
 	}
 	line("Deadline", "%s", stamp(t.ExpiresAtMs))
 	if v.WaitsFor != "" {
-		line("Waits for", "%s", plain(v.WaitsFor))
+		line("Waits for", "%s", markdown.Text(v.WaitsFor))
 	}
 	if t.RetryAtMs > 0 {
 		line("Next attempt", "%s", stamp(t.RetryAtMs))
@@ -47,16 +46,16 @@ func Details(t domain.Task) string {
 		line("Cancel asked for", "%s%s%s", stamp(c.AtMs), after(" by ", c.By), after(": ", c.Reason))
 	}
 	if q, ok := t.OpenQuestion(); ok {
-		line("Question "+plain(q.QuestionID), "%s", plain(q.Prompt))
+		line("Question "+markdown.Text(q.QuestionID), "%s", markdown.Text(q.Prompt))
 	}
 	if t.Error != nil {
-		line("Error", "%s", plain(t.Error.Error()))
+		line("Error", "%s", markdown.Text(t.Error.Error()))
 	}
 	if t.ResultRef != "" {
-		line("Result", "%s", code(t.ResultRef))
+		line("Result", "%s", markdown.Code(t.ResultRef))
 	}
 	if l := t.Late; l != nil {
-		line("Late result", "%s, %s", code(l.ResultRef), stamp(l.AtMs))
+		line("Late result", "%s, %s", markdown.Code(l.ResultRef), stamp(l.AtMs))
 	}
 	if v.NextStep != "" {
 		line("Next step", "%s", v.NextStep)
@@ -72,46 +71,5 @@ func after(before, s string) string {
 	if s == "" {
 		return ""
 	}
-	return before + plain(s)
-}
-
-// plain keeps what tools and callers write from becoming markup or new lines
-// of the page: they are not the ones who run it.
-func plain(s string) string { return escapes.Replace(oneLine(s)) }
-
-// code is text as it is. No escapes work inside of code, and nothing but a
-// backtick ends it.
-func code(s string) string { return "`" + strings.ReplaceAll(oneLine(s), "`", "'") + "`" }
-
-// escapes takes the meaning from every character that has one within a line of
-// markdown. The backslash is one: what stands before another escape undoes it.
-var escapes = func() *strings.Replacer {
-	pairs := []string{"&", "&amp;", "<", "&lt;"}
-	for _, c := range "\\`*_[]|~" {
-		pairs = append(pairs, string(c), "\\"+string(c))
-	}
-	return strings.NewReplacer(pairs...)
-}()
-
-// oneLine shortens text and drops what would break the line or hide in it, such
-// as characters that turn the direction of writing.
-func oneLine(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case unicode.IsSpace(r):
-			return ' '
-		case unicode.IsControl(r), unicode.Is(unicode.Cf, r), r == utf8.RuneError:
-			return -1
-		}
-		return r
-	}, shortened(s))
-}
-
-// shortened cuts text for people to what they read.
-func shortened(s string) string {
-	const limit = 300
-	if len(s) <= limit {
-		return s
-	}
-	return strings.ToValidUTF8(s[:limit], "") + "…"
+	return before + markdown.Text(s)
 }
