@@ -41,6 +41,7 @@ func TestImportsOfThisModule(t *testing.T) {
 func TestDomainIsPure(t *testing.T) {
 	t.Parallel()
 	files := 0
+	rules := map[string][]byte{}
 	err := filepath.WalkDir(filepath.Join(root, "domain"), func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -55,6 +56,9 @@ func TestDomainIsPure(t *testing.T) {
 		if err != nil {
 			return err
 		}
+		if filepath.Dir(path) == filepath.Join(root, "domain") {
+			rules[path] = src
+		}
 		found, err := walls.Impure(path, src)
 		for _, line := range found {
 			t.Error(line)
@@ -66,6 +70,13 @@ func TestDomainIsPure(t *testing.T) {
 	}
 	if files == 0 {
 		t.Fatal("domain/ has no Go files")
+	}
+	ranges, err := walls.MapRanges(t.Context(), root, rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range ranges {
+		t.Error(line)
 	}
 }
 
@@ -210,6 +221,50 @@ func TestImpureFindsTheClock(t *testing.T) {
 	}
 	if _, err := walls.Impure("p.go", []byte("package")); err == nil {
 		t.Error("a file that does not parse must be an error")
+	}
+}
+
+func TestMapRangesFindsThem(t *testing.T) {
+	t.Parallel()
+	src := `package p
+
+import (
+	"maps"
+	"slices"
+)
+
+type byName map[string]int
+
+var rules = []func(byName) int{
+	func(m byName) (n int) {
+		for _, v := range m {
+			n += v
+		}
+		for k := range maps.Keys(m) {
+			n += len(k)
+		}
+		for _, k := range slices.Sorted(maps.Keys(m)) {
+			n += m[k]
+		}
+		for i := range n {
+			n += i
+		}
+		return n
+	},
+}
+`
+	got, err := walls.MapRanges(t.Context(), root, map[string][]byte{"p.go": []byte(src)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"p.go:12:3: ranges over a map", "p.go:15:3: ranges over a map"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("findings (-want +got):\n%s", diff)
+	}
+	for name, src := range map[string]string{"does not parse": "package", "does not compile": "package p\nvar x = y"} {
+		if got, err := walls.MapRanges(t.Context(), root, map[string][]byte{"p.go": []byte(src)}); err == nil {
+			t.Errorf("%s: got %v, want an error", name, got)
+		}
 	}
 }
 
