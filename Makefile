@@ -78,7 +78,7 @@ fmt: bin/golangci-lint ## format both modules
 
 .PHONY: workflowcheck
 workflowcheck: bin/workflowcheck ## look for what is not deterministic in the workflows (exit status 3: found some)
-	bin/workflowcheck ./workflows/...
+	bin/workflowcheck -config .workflowcheck.yml ./workflows/...
 
 .PHONY: record-histories
 record-histories: build ## record the histories of tests/replay anew, on the embedded engine
