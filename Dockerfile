@@ -39,5 +39,6 @@ VOLUME /var/lib/wakepoint
 # The process is the worker, so a worker that died needs no check; this one notices a worker that cannot reach its cluster,
 # or whose namespace or search attributes are not set up.
 HEALTHCHECK --interval=30s --timeout=10s --start-period=60s --retries=3 CMD ["/usr/local/bin/wakepoint", "task", "list", "--limit", "1"]
+# Start it with an init process (`docker run --init`, `init: true`): process 1 has to collect what tools leave behind.
 ENTRYPOINT ["/usr/local/bin/wakepoint"]
 CMD ["worker"]
