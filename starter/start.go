@@ -16,6 +16,7 @@ import (
 
 	"github.com/wakepoint/wakepoint/domain"
 	"github.com/wakepoint/wakepoint/workflows/protocol"
+	"github.com/wakepoint/wakepoint/workflows/protocol/markdown"
 )
 
 // start begins the workflow of a task. Its id is the lock: whoever comes second is
@@ -77,11 +78,11 @@ func details(create domain.Create, description string) string {
 	var b strings.Builder
 	line := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(&b, "- **%s:** %s\n", name, plain(value))
+			fmt.Fprintf(&b, "- **%s:** %s\n", name, markdown.Text(value))
 		}
 	}
 	if description != "" {
-		b.WriteString(plain(oneLine(description, limit)) + "\n\n")
+		b.WriteString(markdown.Line(description, limit) + "\n\n")
 	}
 	line("Task", create.ID)
 	line("Tool", create.Tool)
@@ -91,7 +92,7 @@ func details(create domain.Create, description string) string {
 	line("Tool call", create.ToolCallID)
 	line("Attempts", fmt.Sprintf("at most %d", create.MaxAttempts))
 	for _, name := range slices.Sorted(maps.Keys(create.Labels)) {
-		line("Label "+plain(name), create.Labels[name])
+		line("Label "+markdown.Text(name), create.Labels[name])
 	}
 	return b.String()
 }
@@ -108,11 +109,6 @@ func oneLine(s string, limit int) string {
 		cut = cut[:len(cut)-1]
 	}
 	return cut + mark
-}
-
-// plain keeps callers' text from becoming markup in the operator's UI.
-func plain(s string) string {
-	return strings.NewReplacer("\n", " ", "\r", " ", "`", "'", "<", "&lt;", ">", "&gt;", "[", "\\[", "]", "\\]", "*", "\\*", "_", "\\_", "|", "\\|", "!", "\\!").Replace(s)
 }
 
 var errNoMemo = errors.New("the memo has no such key")

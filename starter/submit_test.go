@@ -55,7 +55,7 @@ func TestSubmitStartsTheWorkflowOfTheContract(t *testing.T) {
 			t.Errorf("%s is %q, want %q", key.GetName(), got, want)
 		}
 	}
-	const details = "Trains \\*slowly\\*.\n\n- **Task:** mine\n- **Tool:** train\n- **Title:** one 'run'\n- **Tenant:** acme\n- **Run:** r1\n- **Tool call:** call 1\n- **Attempts:** at most 1\n- **Label a:** y\n- **Label b:** &lt;x&gt;\n"
+	const details = "Trains \\*slowly\\*\\.\n\n- **Task:** mine\n- **Tool:** train\n- **Title:** one \\`run\\`\n- **Tenant:** acme\n- **Run:** r1\n- **Tool call:** call 1\n- **Attempts:** at most 1\n- **Label a:** y\n- **Label b:** \\<x\\>\n"
 	if diff := cmp.Diff(details, o.StaticDetails); diff != "" {
 		t.Error(diff)
 	}
