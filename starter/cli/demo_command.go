@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/wakepoint/wakepoint/config"
@@ -90,8 +91,7 @@ func (a *app) demo(ctx context.Context, f demoFlags) (err error) {
 	defer d.s.close()
 	outcomes, err := d.work(ctx)
 	if err != nil {
-		d.giveUp(ctx)
-		return err
+		return d.giveUp(ctx, err)
 	}
 	if err := d.write(outcomes); err != nil {
 		return err
@@ -190,17 +190,19 @@ func (d *demonstration) work(ctx context.Context) ([]demo.Outcome, error) {
 		return nil, err
 	}
 	d.tasks = make([]string, len(d.steps))
+	// The ids are chosen here, so that a task whose submission was interrupted
+	// half way is known too.
+	run := uuid.NewString()[:8]
 	for i, step := range d.steps {
 		if step.Skip != "" {
 			d.a.say("skipped %s: %s", step.Tool, step.Skip)
 			continue
 		}
-		sub, err := d.s.tasks.Submit(ctx, starter.Submission{Tool: step.Tool, Title: step.Title, Input: input})
-		if err != nil {
+		d.tasks[i] = "demo-" + run + "-" + step.Tool
+		if _, err := d.s.tasks.Submit(ctx, starter.Submission{Tool: step.Tool, TaskID: d.tasks[i], Title: step.Title, Input: input}); err != nil {
 			return nil, err
 		}
-		d.tasks[i] = sub.TaskID
-		w.add(step.Tool, sub.TaskID)
+		w.add(step.Tool, d.tasks[i])
 	}
 	if d.f.crash {
 		d.crash = newCrash(d.stack, w)
@@ -307,8 +309,8 @@ func (d *demonstration) tell(outcomes []demo.Outcome) error {
 			return err
 		}
 	} else {
+		d.a.say("report:")
 		fmt.Fprintln(d.a.out, d.report)
-		d.a.say("report written to %s", d.report)
 	}
 	if failed == 0 {
 		return nil
@@ -316,32 +318,57 @@ func (d *demonstration) tell(outcomes []demo.Outcome) error {
 	return failf(codeTaskEnded, "read the report: "+d.report, "%s did not succeed", term.Count(failed, "task"))
 }
 
-// cleanUpTime bounds how long tools have to stop when the demo is interrupted.
-const cleanUpTime = 20 * time.Second
+// cleanUpTime bounds how long tools have to stop when the demo is interrupted:
+// more than it takes to tell them, and to kill them when they don't listen.
+const cleanUpTime = 30 * time.Second
 
 // giveUp cancels what runs and waits for it to stop: tools outlive their worker,
-// and the demo leaves nothing behind.
-func (d *demonstration) giveUp(ctx context.Context) {
+// and the demo leaves nothing behind. It gives the error to end with.
+func (d *demonstration) giveUp(ctx context.Context, before error) error {
+	interrupted := ctx.Err() != nil
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTime)
 	defer cancel()
-	w := d.a.newWatcher(io.Discard, nil, 0)
-	w.quiet = true
+	d.a.say("stopping the tools")
+	left := 0
 	for _, id := range d.tasks {
 		if id == "" {
 			continue
 		}
-		if _, err := d.s.tasks.Cancel(ctx, id, protocol.Cancel{Reason: "the demo was interrupted", By: "wakepoint demo"}); err == nil {
-			w.add(id, id)
+		_, err := d.s.tasks.Cancel(ctx, id, protocol.Cancel{Reason: "the demo was interrupted", By: "wakepoint demo"})
+		if err == nil {
+			err = d.closed(ctx, id)
+		}
+		if err != nil && !errors.Is(err, starter.ErrUnknownTask) {
+			left++
 		}
 	}
-	if len(w.ids) == 0 {
-		return
+	switch {
+	case left > 0:
+		return failf(codeFailure, "look for processes of "+commandTool, "the demo was given up, and %s may still run", term.Count(left, "tool"))
+	case interrupted:
+		return failf(codeInterrupted, "", "interrupted; the tasks were cancelled")
 	}
-	d.a.say("stopping the tools")
-	if err := w.run(ctx, d.s.tasks); ctx.Err() != nil {
-		d.a.say("note: some tools may still run: %v", err)
+	return before
+}
+
+// closed waits until the workflow of a task has closed. A task can be cancelled
+// before that, while its tool is still being told.
+func (d *demonstration) closed(ctx context.Context, taskID string) error {
+	for {
+		desc, err := d.s.tasks.Describe(ctx, taskID)
+		if err != nil || desc.Closed {
+			return err
+		}
+		select {
+		case <-time.After(closedPause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
 }
+
+// closedPause lies between two looks at a task that is closing.
+const closedPause = 100 * time.Millisecond
 
 // event says what happens to the children, where it is not expected.
 func (d *demonstration) event(e dev.Event) {

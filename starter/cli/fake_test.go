@@ -41,6 +41,8 @@ type fake struct {
 	hang map[string]bool
 	// onCancel is told of every cancel.
 	onCancel func(taskID string)
+	// onDescribe is told before every description.
+	onDescribe func(taskID string)
 
 	mu    sync.Mutex
 	calls []string
@@ -75,8 +77,12 @@ func (f *fake) Submit(_ context.Context, s starter.Submission) (starter.Submitte
 }
 
 func (f *fake) Describe(_ context.Context, taskID string) (starter.Description, error) {
+	taskID = known(taskID)
 	if err := f.called("describe", taskID); err != nil {
 		return starter.Description{}, err
+	}
+	if f.onDescribe != nil {
+		f.onDescribe(taskID)
 	}
 	d, ok := f.tasks[taskID]
 	if !ok {
@@ -87,6 +93,7 @@ func (f *fake) Describe(_ context.Context, taskID string) (starter.Description, 
 
 func (f *fake) Watch(ctx context.Context, taskID string, cursor int64) iter.Seq2[starter.Change, error] {
 	return func(yield func(starter.Change, error) bool) {
+		taskID = known(taskID)
 		if err := f.called("watch", taskID, cursor); err != nil {
 			yield(starter.Change{}, err)
 			return
@@ -127,6 +134,7 @@ func (b bytesReader) Open(context.Context) (io.ReadCloser, error) {
 }
 
 func (f *fake) Result(_ context.Context, taskID string, late bool) (starter.Result, cli.Reader, error) {
+	taskID = known(taskID)
 	if err := f.called("result", taskID, late); err != nil {
 		return starter.Result{}, nil, err
 	}
@@ -152,6 +160,7 @@ func (f *fake) Logs(_ context.Context, taskID string, r starter.LogRequest) iter
 }
 
 func (f *fake) Cancel(_ context.Context, taskID string, c protocol.Cancel) (domain.Outcome, error) {
+	taskID = known(taskID)
 	err := f.called("cancel", taskID, c)
 	if f.onCancel != nil {
 		f.onCancel(taskID)
@@ -205,6 +214,15 @@ func describe(t domain.Task) starter.Description {
 	d.View = domain.Describe(t, now.UnixMilli())
 	d.ServerTimeMs = now.UnixMilli()
 	return d
+}
+
+// known is the id under which a task is scripted: those of a demo are random but
+// for their beginning and the tool at their end.
+func known(id string) string {
+	if parts := strings.SplitN(id, "-", 3); len(parts) == 3 && parts[0] == "demo" && len(parts[1]) == 8 {
+		return "demo-" + parts[2]
+	}
+	return id
 }
 
 // newTask is a task of one hour, with the given events, a second apart.

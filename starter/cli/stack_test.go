@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/wakepoint/wakepoint/starter"
+	"github.com/wakepoint/wakepoint/domain"
 	"github.com/wakepoint/wakepoint/starter/cli"
 	"github.com/wakepoint/wakepoint/starter/cli/demo"
 	"github.com/wakepoint/wakepoint/starter/cli/dev"
@@ -169,6 +169,8 @@ func module(t *testing.T) string {
 }
 
 // demoTasks scripts the tasks of a demo.
+//
+// The ids that a demo gives to its tasks are random but for the tool.
 func demoTasks(t *testing.T) *fake {
 	t.Helper()
 	f := setup(t)
@@ -178,7 +180,7 @@ func demoTasks(t *testing.T) *fake {
 		demo.ToolFormat: demo.FormatResult{Files: 1},
 		demo.ToolCount:  demo.CountResult{Files: 1},
 	} {
-		id := "task_" + tool
+		id := "demo-" + tool
 		f.changes[id] = history(t, id, started, half, succeeded)
 		b, err := json.Marshal(result)
 		if err != nil {
@@ -219,7 +221,7 @@ func TestDemoWritesTheSameReportWithACrash(t *testing.T) {
 	}
 	for _, want := range []string{
 		"skipped git-history: the tree is no git work tree, or git may not read it\n", "temporal ui: http://127.0.0.1:4712/namespaces/default/workflows\n",
-		" was at 50%; its tools run on\n", "worker process 100 was killed with SIGKILL while ", "worker process 101 has taken over\n", "report written to ",
+		" was at 50%; its tools run on\n", "worker process 100 was killed with SIGKILL while ", "worker process 101 has taken over\n", "report:\n",
 	} {
 		if !strings.Contains(withCrash.stderr, want) {
 			t.Errorf("it said\n%swithout %q", withCrash.stderr, want)
@@ -255,7 +257,7 @@ func TestDemoAsJSON(t *testing.T) {
 func TestDemoWithATaskThatFails(t *testing.T) {
 	t.Parallel()
 	f := demoTasks(t)
-	f.changes["task_go-vet"] = history(t, "task_go-vet", started, broken)
+	f.changes["demo-go-vet"] = history(t, "demo-go-vet", started, broken)
 	got, report := runDemo(t, t.Context(), f, &fakeStack{})
 	if got.code != cli.ExitTaskEnded || !strings.Contains(got.stderr, "error: 1 task did not succeed\n") || !strings.Contains(report, "failed: NO_SPACE: the disk is full") {
 		t.Errorf("%v\n%s", got, report)
@@ -268,7 +270,7 @@ func TestCrashThatComesTooLateIsSaid(t *testing.T) {
 	t.Parallel()
 	f := demoTasks(t)
 	for id, changes := range f.changes {
-		if strings.HasPrefix(id, "task_") {
+		if strings.HasPrefix(id, "demo-") {
 			f.changes[id] = changes[len(changes)-1:]
 		}
 	}
@@ -288,23 +290,36 @@ func TestInterruptedDemoLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	f := demoTasks(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	f.hang["task_go-test"] = true
-	f.changes["task_go-test"] = history(t, "task_go-test", started, half)
-	end := f.changes["task_go-vet"][3]
+	f.hang["demo-go-test"] = true
+	f.changes["demo-go-test"] = history(t, "demo-go-test", started, half)
 	f.onCancel = func(id string) {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.hang[id], f.changes[id] = false, []starter.Change{end}
+		// At first the task is cancelled, and its workflow still open.
+		d := describe(newTask(t, id, domain.Policy{}, domain.Event{Type: domain.EventCancelRequested}))
+		d.Closed = false
+		f.tasks[id] = d
+	}
+	looks := map[string]int{}
+	f.onDescribe = func(id string) {
+		if looks[id]++; looks[id] == 3 {
+			d := f.tasks[id]
+			d.Closed = true
+			f.tasks[id] = d
+		}
 	}
 	s := &fakeStack{}
 	s.onKill = cancel
 	got, _ := runDemo(t, ctx, f, s, "--crash")
-	if got.code != cli.ExitInterrupted || s.stopped != 1 {
+	if got.code != cli.ExitInterrupted || s.stopped != 1 || !strings.HasSuffix(got.stderr, "error: interrupted; the tasks were cancelled\n") {
 		t.Errorf("%v", got)
+	}
+	for id, n := range looks {
+		if n != 3 {
+			t.Errorf("looked %d times at %s, which had closed at the third", n, id)
+		}
 	}
 	cancelled := 0
 	for _, c := range got.calls {
-		if strings.HasPrefix(c, `cancel "task_`) && strings.Contains(c, "the demo was interrupted") {
+		if strings.HasPrefix(c, `cancel "demo-`) && strings.Contains(c, "the demo was interrupted") {
 			cancelled++
 		}
 	}
