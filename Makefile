@@ -96,7 +96,7 @@ release: ## build for GOOS and GOARCH, and pack both programs, licence and READM
 	$(RELEASE) -ldflags '-s -w $(VERSION_WAKEPOINT)' -o dist/$(DIST)/ ./cmd/wakepoint
 	cd engine && $(RELEASE) -ldflags '-s -w $(VERSION_ENGINE)' -o ../dist/$(DIST)/ ./cmd/wakepoint-engine
 	cp LICENSE README.md dist/$(DIST)/
-	tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$$(git log -1 --format=%ct)" \
+	tar --sort=name --owner=0 --group=0 --numeric-owner --mode='a+rX,u+w,go-w' --mtime="@$$(git log -1 --format=%ct)" \
 		-C dist -cf - $(DIST) | gzip -n > dist/$(DIST).tar.gz
 	rm -rf dist/$(DIST)
 	cd dist && sha256sum $(DIST).tar.gz > $(DIST).tar.gz.sha256
