@@ -64,7 +64,7 @@ fuzz: ## run every fuzz test for FUZZTIME (30s)
 
 .PHONY: bench
 bench: build ## run the benchmarks whose names match BENCH (all)
-	go test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 60m ./...
+	go test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 60m ./bench/...
 
 .PHONY: lint
 lint: bin/golangci-lint ## run the linters over both modules
