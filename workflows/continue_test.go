@@ -119,7 +119,7 @@ func TestContinueAsNewCarriesEverything(t *testing.T) {
 	rec := e2.record()
 	require.Equal(t, []string{"ops", "mail"}, rec.Targets)
 	require.Len(t, w2.notified, 1)
-	require.EqualValues(t, c.Task.Version+2, rec.Task.Version)
+	require.Equal(t, c.Task.Version+2, rec.Task.Version)
 }
 
 // A signal that came together with the step that continues is applied before,

@@ -65,7 +65,7 @@ func TestInvalidCallbacksChangeNothing(t *testing.T) {
 			e.at(3*time.Minute, func() { after = e.describe() })
 			e.run(external())
 			p := update.problem(t)
-			require.Truef(t, p.Field == tc.field, "field %q, rule %q", p.Field, shorten(p.Rule))
+			require.Equal(t, tc.field, p.Field, shorten(p.Rule))
 			require.NotEmpty(t, p.Rule)
 			require.Less(t, len(p.Rule), 200, "an error does not repeat what was sent")
 			require.Equal(t, before.Task, after.Task)

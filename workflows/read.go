@@ -65,8 +65,9 @@ func nameOf(t reflect.Type) string {
 		return "a string"
 	case reflect.Bool:
 		return "true or false"
+	default:
+		return "an object"
 	}
-	return "an object"
 }
 
 // readCallback decodes a callback. A repeat is answered before its event is

@@ -53,7 +53,7 @@ func TestInlineResultKeepsItsBytes(t *testing.T) {
 	e.run(external())
 	require.Len(t, w.stored, 1)
 	b := w.stored[0].Blob
-	require.Equal(t, `{"html":"<b>R&D</b>"}`, string(b.Content))
+	require.Equal(t, []byte(`{"html":"<b>R&D</b>"}`), b.Content, "byte for byte")
 	sum := sha256.Sum256(b.Content)
 	require.Equal(t, b.Hash, hex.EncodeToString(sum[:]))
 	require.Equal(t, b.Hash, e.record().Task.ResultHash)

@@ -36,6 +36,9 @@ func Details(t domain.Task) string {
 		line("Worker", "%s", markdown.Text(t.Worker))
 	}
 	line("Deadline", "%s", stamp(t.ExpiresAtMs))
+	if t.EndedAtMs > 0 {
+		line("Ended", "%s", stamp(t.EndedAtMs))
+	}
 	if v.WaitsFor != "" {
 		line("Waits for", "%s", markdown.Text(v.WaitsFor))
 	}

@@ -31,7 +31,7 @@ func conversations(t *testing.T) []book.Conversation {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
+	t.Cleanup(func() { _ = f.Close() })
 	all, err := book.Read(f)
 	if err != nil {
 		t.Fatal(err)

@@ -96,11 +96,19 @@ func text(t *testing.T, d *ast.GenDecl, vs *ast.ValueSpec, i int) string {
 func TestNamesAreUsable(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ got, want string }{
-		{protocol.WorkflowAsyncTask, "AsyncTask"}, {protocol.WorkflowDelivery, "Delivery"},
-		{protocol.SignalCallback, "callback"}, {protocol.UpdateCallback, "callback"}, {protocol.SignalTaskFinished, "task-finished"},
-		{protocol.UpdateCancel, "cancel"}, {protocol.UpdateAnswer, "answer"}, {protocol.UpdateAttach, "attach"}, {protocol.UpdateRetry, "retry"},
-		{protocol.QueryResume, "resume"}, {protocol.QueryDescribe, "describe"},
-		{protocol.HostTaskQueue("q", "h"), "q-host-h"}, {protocol.LeaseActivityID(3), "lease-3"},
+		{protocol.WorkflowAsyncTask, "AsyncTask"},
+		{protocol.WorkflowDelivery, "Delivery"},
+		{protocol.SignalCallback, "callback"},
+		{protocol.UpdateCallback, "callback"},
+		{protocol.SignalTaskFinished, "task-finished"},
+		{protocol.UpdateCancel, "cancel"},
+		{protocol.UpdateAnswer, "answer"},
+		{protocol.UpdateAttach, "attach"},
+		{protocol.UpdateRetry, "retry"},
+		{protocol.QueryResume, "resume"},
+		{protocol.QueryDescribe, "describe"},
+		{protocol.HostTaskQueue("q", "h"), "q-host-h"},
+		{protocol.LeaseActivityID(3), "lease-3"},
 	} {
 		if tc.got != tc.want {
 			t.Errorf("got %q, want %q", tc.got, tc.want)

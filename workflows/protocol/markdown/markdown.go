@@ -14,7 +14,7 @@ const MaxText = 300
 
 // Text is s within a line. The page shows it as it is, also where a renderer
 // would make it prettier: the Temporal UI's turns 1/2 into a fraction, -- into
-// a dash, (c) into a sign and $a$ into a formula.
+// a dash, (c) into a sign and $a$ into a formula. Quotes alone it bends in any case.
 func Text(s string) string { return Line(s, MaxText) }
 
 // Line is [Text] of at most so many bytes before they are escaped.
@@ -39,7 +39,7 @@ func Shorten(s string, limit int) string {
 // backslash where the UI's renderer takes one, and else by its number. The names
 // of characters (&lt;) are shown as they are written.
 var escapes = func() *strings.Replacer {
-	pairs := []string{"/", "&#47;", `"`, "&#34;", "'", "&#39;", "=", "&#61;", "@", "&#64;"}
+	pairs := []string{"/", "&#47;", "=", "&#61;", "@", "&#64;"}
 	for _, c := range "\\`*_{}[]()#+-.!:|&<>~^$" {
 		pairs = append(pairs, string(c), `\`+string(c))
 	}

@@ -17,7 +17,7 @@ func TestText(t *testing.T) {
 		"go test --race":            `go test \-\-race`,
 		"[x](http://a.b)":           `\[x\]\(http\:&#47;&#47;a\.b\)`,
 		"<b>&lt;":                   `\<b\>\&lt;`,
-		`say "it's"`:                `say &#34;it&#39;s&#34;`,
+		`say "it's"`:                `say "it's"`,
 		"$5 and $6":                 `\$5 and \$6`,
 		"two\nlines\r\n\tand more ": "two lines   and more",
 		"\u202etxt\x00\u200b":       "txt",
