@@ -3,9 +3,8 @@ package engine
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"io"
-	"slices"
 	"strings"
 
 	"go.temporal.io/server/common/dynamicconfig"
@@ -82,8 +81,8 @@ func decodeJSON(text string) (any, error) {
 	if err := dec.Decode(&value); err != nil {
 		return nil, err
 	}
-	if _, err := dec.Token(); err != io.EOF {
-		return nil, fmt.Errorf("something follows the value")
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("something follows the value")
 	}
 	return plainNumbers(value)
 }
@@ -111,14 +110,4 @@ func plainNumbers(value any) (any, error) {
 		}
 	}
 	return value, nil
-}
-
-// dynamicKeys lists the keys that the engine sets, for the documentation's test.
-func dynamicKeys() []string {
-	keys := make([]string, 0, len(dynamicDefaults))
-	for _, d := range dynamicDefaults {
-		keys = append(keys, d.key)
-	}
-	slices.Sort(keys)
-	return keys
 }

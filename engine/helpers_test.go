@@ -78,10 +78,11 @@ type running struct {
 	process *os.Process // nil in this process
 }
 
-// startEngine runs the engine in this process, on free ports.
+// startEngine runs the engine in this process, on free ports. For a restart on the same files use startChild: the
+// server keeps its connections to them until its process ends.
 func startEngine(t *testing.T, args ...string) *running {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background()) //nolint:usetesting // the cleanup stops the engine, and checks how it ends
 	r := &running{
 		readyFile: filepath.Join(t.TempDir(), "ready.json"),
 		stdout:    &output{}, stderr: &output{}, exited: make(chan int, 1), stopNow: cancel,

@@ -49,8 +49,11 @@ type fileLock struct {
 }
 
 // holderWait is how long a refused engine waits for the holder to write its address, which it does
-// within milliseconds of taking the lock.
-const holderWait = 500 * time.Millisecond
+// within milliseconds of taking the lock; holderPause lies between two looks.
+const (
+	holderWait  = 500 * time.Millisecond
+	holderPause = 10 * time.Millisecond
+)
 
 // tryLock opens and locks the file at path, made if it is not there, without waiting.
 func tryLock(path string) (*os.File, error) {
@@ -111,7 +114,7 @@ func (l *fileLock) release() {
 // awaitHolder reads what the holder wrote, waiting a little for the part that it writes last.
 func awaitHolder(path string) holder {
 	var h holder
-	for deadline := time.Now().Add(holderWait); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(holderWait); ; <-time.After(holderPause) {
 		var got holder
 		if data, err := os.ReadFile(path); err == nil && json.Unmarshal(data, &got) == nil {
 			h = got

@@ -28,8 +28,10 @@ const namespaceTimeout = 30 * time.Second
 // ensureNamespaces makes the namespaces of o with their search attributes, and adds what is missing to those that
 // exist. It writes to the file while no server runs on it, so that a client for which the frontend answers finds
 // everything there: through the API it would have to be done after that moment.
-func ensureNamespaces(ctx context.Context, conf *config.SQL, o options) error {
-	ctx, cancel := context.WithTimeout(ctx, namespaceTimeout)
+//
+// It takes milliseconds, so a stop does not cut it short.
+func ensureNamespaces(conf *config.SQL, o options) error {
+	ctx, cancel := context.WithTimeout(context.Background(), namespaceTimeout)
 	defer cancel()
 	serializer := serialization.NewSerializer()
 	factory := persistencesql.NewFactory(*conf, resolver.NewNoopResolver(), clusterName, log.NewNoopLogger(), metrics.NoopMetricsHandler, serializer)

@@ -111,7 +111,7 @@ func awaitAnswers(ctx context.Context, r Ready) error {
 	if err != nil {
 		return fmt.Errorf("connect to the frontend: %w", err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	frontend := workflowservice.NewWorkflowServiceClient(conn)
 	for _, name := range r.Namespaces {
 		err := retry(ctx, func() error {
@@ -157,7 +157,7 @@ func checkPage(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
 		return err
 	}

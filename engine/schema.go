@@ -134,7 +134,7 @@ func (db database) writeSchema(path string) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	conn.SetMaxOpenConns(1)
 	statements = append(statements,
 		fmt.Sprintf("PRAGMA application_id=%d", applicationID), fmt.Sprintf("PRAGMA user_version=%d", number))
@@ -156,7 +156,7 @@ func (db database) verify() error {
 	if err != nil {
 		return fmt.Errorf("open database %s: %w", db.path, err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	var id, have int
 	if err := conn.QueryRow("PRAGMA application_id").Scan(&id); err != nil {
 		return db.unusable(fmt.Errorf("%s is not a readable SQLite database: %w", db.path, err))
@@ -170,6 +170,22 @@ func (db database) verify() error {
 	if have != want {
 		return db.unusable(fmt.Errorf("%s has schema version %s, this engine (temporal server %s) needs %s",
 			db.path, schemaVersion(have), headers.ServerVersion, db.version))
+	}
+	return nil
+}
+
+// fold writes the write-ahead log back, so that a stopped engine's data is in the two files alone. The server leaves its
+// connection open when it stops, and with it the log.
+func (db database) fold() error {
+	conn, err := sql.Open(sqliteplugin.PluginName, "file:"+uriPath(db.path)+"?mode=rw&_pragma=busy_timeout=1000")
+	if err != nil {
+		return fmt.Errorf("open database %s: %w", db.path, err)
+	}
+	defer func() { _ = conn.Close() }()
+	// Whether it was possible comes back as a row; somebody who is reading the file may prevent it. Nothing is lost
+	// then: the next start reads the log.
+	if _, err := conn.Exec("PRAGMA wal_checkpoint(TRUNCATE)"); err != nil {
+		return fmt.Errorf("write back the log of %s: %w", db.path, err)
 	}
 	return nil
 }
@@ -202,6 +218,6 @@ func syncFile(path string) error {
 	if err != nil {
 		return err
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	return file.Sync()
 }

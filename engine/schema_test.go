@@ -68,7 +68,7 @@ func TestForeignFilesAreRefused(t *testing.T) {
 func TestListIsRemade(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	first := startEngine(t, "--data-dir", dir, "--headless")
+	first := startChild(t, nil, nil, "--data-dir", dir, "--headless")
 	runID := startWorkflow(t, first.client(t, "default"), "kept")
 	first.stop(t)
 	for _, suffix := range []string{"", "-wal", "-shm"} {
@@ -76,7 +76,7 @@ func TestListIsRemade(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	second := startEngine(t, "--data-dir", dir, "--headless")
+	second := startChild(t, nil, nil, "--data-dir", dir, "--headless")
 	if want := "visibility.db was missing and starts empty"; !strings.Contains(second.stderr.String(), want) {
 		t.Errorf("%q is not in: %s", want, second.stderr)
 	}
@@ -135,7 +135,7 @@ func execute(t *testing.T, path string, statements ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer db.Close()
+	defer func() { _ = db.Close() }()
 	for _, s := range statements {
 		if _, err := db.Exec(s); err != nil {
 			t.Fatal(err)
