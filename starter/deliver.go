@@ -79,7 +79,7 @@ func (c *Client) receipt(ctx context.Context, key string, repeat bool) (domain.D
 	defer cancel()
 	rec, err := c.deliveryEnd(wait, key)
 	switch {
-	case err != nil && ctx.Err() == nil && wait.Err() != nil:
+	case over(ctx) == nil && timedOut(err):
 		return domain.Delivered{}, fail(CodeNoWorker, hintWorker+"; then ask again with the same key", "no worker has made out the receipt yet").because(err)
 	case err != nil:
 		return domain.Delivered{}, engineError(ctx, "deliver", err)
@@ -155,7 +155,7 @@ func (c *Client) deliveryStatus(ctx context.Context, key string) (rec protocol.D
 	switch {
 	case err != nil && notFound(err):
 		return rec, false, fail(CodeUnknownKey, "check the key and the tenant", "nothing was delivered under that key").because(err)
-	case err != nil && ctx.Err() == nil && wait.Err() != nil:
+	case over(ctx) == nil && timedOut(err):
 		return rec, false, fail(CodeNoWorker, hintWorker, "no worker answers for the delivery").because(err)
 	case err != nil:
 		return rec, false, err

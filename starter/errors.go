@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"go.temporal.io/api/serviceerror"
 
@@ -177,12 +178,24 @@ func engineError(ctx context.Context, op string, err error) error {
 		return nil
 	case errors.As(err, &ours):
 		return err
-	case ctx.Err() != nil:
-		return fmt.Errorf("%s: %w", op, context.Cause(ctx))
+	case over(ctx) != nil:
+		return fmt.Errorf("%s: %w", op, over(ctx))
 	}
 	e := classify(err)
 	e.Message = op + ": " + e.Message
 	return e.because(err)
+}
+
+// over is the end of a context. A call sometimes notices the deadline before the
+// context itself does.
+func over(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if at, ok := ctx.Deadline(); ok && !time.Now().Before(at) {
+		return context.DeadlineExceeded
+	}
+	return nil
 }
 
 const (
@@ -236,6 +249,13 @@ func transient(err error) bool {
 	)
 	return errors.As(err, &unavailable) || errors.As(err, &exhausted) || errors.As(err, &deadline) || errors.As(err, &cancelled) ||
 		errors.As(err, &aborted) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+}
+
+// timedOut tells whether nobody answered in time. The engine gives up a little
+// earlier than it was told to.
+func timedOut(err error) bool {
+	var deadline *serviceerror.DeadlineExceeded
+	return errors.As(err, &deadline) || errors.Is(err, context.DeadlineExceeded)
 }
 
 func notFound(err error) bool {

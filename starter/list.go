@@ -64,7 +64,8 @@ type Listing struct {
 // List gives the tasks of the tenant from the engine's list of workflows. That list
 // lags behind by moments and is for people and searches; what must be right is
 // asked by Describe. A task that was retried stands in it once a page, with its
-// newest run. Errors: invalid-request, not-set-up, unavailable.
+// newest run. A page may hold fewer tasks than were asked for, or none, and still
+// have a next one. Errors: invalid-request, not-set-up, unavailable.
 func (c *Client) List(ctx context.Context, r ListRequest) (Listing, error) {
 	query, err := c.listQuery(r)
 	if err != nil {
@@ -90,7 +91,7 @@ func (c *Client) List(ctx context.Context, r ListRequest) (Listing, error) {
 	for _, e := range resp.GetExecutions() {
 		t, ok := c.listed(e)
 		seen := slices.ContainsFunc(out.Tasks, func(o Listed) bool { return o.TaskID == t.TaskID })
-		if ok && !seen {
+		if ok && !seen && (r.ToolCall == "" || t.ToolCall == r.ToolCall) {
 			out.Tasks = append(out.Tasks, t)
 		}
 	}
@@ -106,15 +107,20 @@ func (c *Client) listQuery(r ListRequest) (string, error) {
 	for _, f := range []struct{ field, name, value string }{
 		{"tool", protocol.AttrTool.GetName(), r.Tool},
 		{"runId", protocol.AttrRun.GetName(), r.Run},
-		{"toolCallId", protocol.AttrToolCall.GetName(), r.ToolCall},
 	} {
 		if f.value == "" {
 			continue
 		}
-		if err := checkText(f.field, f.value, domain.MaxCallbackID); err != nil {
+		if err := domain.CheckID(f.field, f.value); err != nil {
 			return "", err
 		}
 		parts = append(parts, equals(f.name, f.value))
+	}
+	if err := checkText("toolCallId", r.ToolCall, domain.MaxCallbackID); err != nil {
+		return "", err
+	}
+	if r.ToolCall != "" && searchable(r.ToolCall) {
+		parts = append(parts, equals(protocol.AttrToolCall.GetName(), r.ToolCall))
 	}
 	switch {
 	case r.State == "":
@@ -136,10 +142,15 @@ func stateNames() []string {
 	return names
 }
 
-// equals quotes a value for the engine's list filter.
-func equals(name, value string) string {
-	return fmt.Sprintf("%s = '%s'", name, strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(value))
+// searchable tells whether the engine's list can look for a value. By default it
+// takes an escaped character for two, so that what needs escaping is never found;
+// such values, which models make up, are picked out here.
+func searchable(value string) bool {
+	return !strings.ContainsFunc(value, func(r rune) bool { return r == '\'' || r == '"' || r == '\\' || r < ' ' })
 }
+
+// equals is a clause of the engine's list filter. The value needs no escaping.
+func equals(name, value string) string { return fmt.Sprintf("%s = '%s'", name, value) }
 
 func (c *Client) listed(e *workflow.WorkflowExecutionInfo) (Listed, bool) {
 	_, taskID, err := protocol.ParseTaskWorkflowID(e.GetExecution().GetWorkflowId())

@@ -45,7 +45,7 @@ func TestListFiltersAndPages(t *testing.T) {
 		"t1":               {State: domain.StateFailed},
 		"x t4 t3 t2":       {State: domain.StateRunning},
 		"x":                {ToolCall: `it's \ odd`},
-		"":                 {Tool: "x' OR WorkflowType = 'AsyncTask"},
+		"":                 {ToolCall: "x' OR WorkflowType = 'AsyncTask"},
 	} {
 		if got := ids(r); got != want {
 			t.Errorf("%+v gives %q, want %q", r, got, want)
@@ -76,7 +76,7 @@ func TestListRefusesWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	for field, r := range map[string]starter.ListRequest{
-		"state": {State: "paused"}, "pageSize": {PageSize: 501}, "cursor": {Cursor: "!"}, "tool": {Tool: "\xff"}, "runId": {Run: strings.Repeat("x", 300)},
+		"state": {State: "paused"}, "pageSize": {PageSize: 501}, "cursor": {Cursor: "!"}, "tool": {Tool: "x' OR WorkflowType = 'AsyncTask"}, "toolCallId": {ToolCall: "\xff"}, "runId": {Run: strings.Repeat("x", 300)},
 	} {
 		_, err := w.List(t.Context(), r)
 		if e := as(t, err, starter.ErrInvalid); e.Field != field {

@@ -202,7 +202,7 @@ func (c *Client) readLog(ctx context.Context, req protocol.LogsRequest, queue st
 	var app *temporal.ApplicationError
 	var late *temporal.TimeoutError
 	switch {
-	case errors.As(err, &late), ctx.Err() == nil && wait.Err() != nil:
+	case errors.As(err, &late), over(ctx) == nil && timedOut(err):
 		return out, fail(CodeNoWorker, "start a worker on the host that runs the job", "no worker read the log of task %s from queue %s", req.TaskID, queue).because(err)
 	case errors.As(err, &app) && app.Type() == string(CodeNoLogs), errors.As(err, &app) && app.Type() == protocol.ErrTypeUnknownTool:
 		return out, fail(CodeNoLogs, "", "task %s: %s", req.TaskID, app.Message()).because(err)

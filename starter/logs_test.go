@@ -9,6 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+
 	"github.com/wakepoint/wakepoint/domain"
 	"github.com/wakepoint/wakepoint/starter"
 	"github.com/wakepoint/wakepoint/workflows/protocol"
@@ -135,6 +138,27 @@ func TestLogsThatCannotBeRead(t *testing.T) {
 			break
 		}
 	})
+}
+
+// tired is an engine that gives up on activities a little before it was told to.
+type tired struct{ starter.Engine }
+
+func (tired) ExecuteActivity(context.Context, client.StartActivityOptions, any, ...any) (client.ActivityHandle, error) {
+	return tiredHandle{}, nil
+}
+
+type tiredHandle struct{ client.ActivityHandle }
+
+func (tiredHandle) Get(context.Context, any) error { return serviceerror.NewDeadlineExceeded("enough") }
+
+// The bug: whether a host without a worker was no-worker or unavailable hung on
+// which of two clocks rang first.
+func TestLogsWithoutAWorkerAreNotAnEngineThatIsAway(t *testing.T) {
+	t.Parallel()
+	w := setup(t, func(o *starter.Options) { o.Temporal = tired{o.Temporal} })
+	id := w.job(t, "x")
+	_, _, err := w.read(t.Context(), id, starter.LogRequest{})
+	is(t, err, starter.ErrNoWorker)
 }
 
 func TestLogsSurviveBytesOfAnyKind(t *testing.T) {

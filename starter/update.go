@@ -60,13 +60,13 @@ func (c *Client) update(ctx context.Context, m message, answer any) error {
 		if err, known := updateError(err); known {
 			return err
 		}
-		if ctx.Err() == nil && wait.Err() == nil {
+		if over(ctx) == nil && over(wait) == nil {
 			_ = pause(wait, again)
 		}
 		switch {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case wait.Err() != nil:
+		case over(ctx) != nil:
+			return over(ctx)
+		case over(wait) != nil:
 			return errNoAnswer
 		}
 	}
@@ -77,14 +77,14 @@ func (c *Client) update(ctx context.Context, m message, answer any) error {
 func updateError(err error) (error, bool) { //nolint:revive // the error is the value here
 	var (
 		app      *temporal.ApplicationError
-		timedOut *client.WorkflowUpdateServiceTimeoutOrCanceledError
+		unheard  *client.WorkflowUpdateServiceTimeoutOrCanceledError
 		pre      *serviceerror.FailedPrecondition
 		notReady *serviceerror.WorkflowNotReady
 	)
 	switch {
 	case errors.As(err, &app):
 		return refusal(app), true
-	case errors.As(err, &timedOut), transient(err), errors.As(err, &notReady):
+	case errors.As(err, &unheard), transient(err), errors.As(err, &notReady):
 		// Not ready is a workflow that was just continuing as new, or one whose
 		// worker keeps failing on it: only time tells them apart.
 		return err, false
