@@ -227,8 +227,8 @@ func (a *app) search() dev.Search {
 	self, err := a.deps.self()
 	if err != nil {
 		self = ""
-	} else if real, err := filepath.EvalSymlinks(self); err == nil {
-		self = real
+	} else if plain, err := filepath.EvalSymlinks(self); err == nil {
+		self = plain
 	}
 	return dev.Search{Self: self, Named: a.env.get(envEngine), Path: a.env.get("PATH")}
 }

@@ -24,7 +24,7 @@ func running(t *testing.T, dir, config string) dev.Info {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := s.Stop(context.Background()); err != nil {
+		if err := s.Stop(context.WithoutCancel(t.Context())); err != nil {
 			t.Error(err)
 		}
 	})

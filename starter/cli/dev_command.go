@@ -196,8 +196,12 @@ func (a *app) devReady(cfg *config.Config, info dev.Info, f stackFlags) error {
 		worker = "no worker"
 	}
 	term.Fields(a.out, []term.Field{
-		{Name: "engine", Value: engine}, {Name: "temporal ui", Value: info.UIURL}, {Name: "namespace", Value: info.Namespace},
-		{Name: "tools", Value: worker}, {Name: "data", Value: info.DataDir}, {Name: "durability", Value: durability[info.Durability]},
+		{Name: "engine", Value: engine},
+		{Name: "temporal ui", Value: info.UIURL},
+		{Name: "namespace", Value: info.Namespace},
+		{Name: "tools", Value: worker},
+		{Name: "data", Value: info.DataDir},
+		{Name: "durability", Value: durability[info.Durability]},
 	})
 	a.say("ready; stop with ctrl-c")
 	if len(cfg.Tools) > 0 {

@@ -101,8 +101,15 @@ func TestCommands(t *testing.T) {
 			{line: "task redeliver k"},
 		},
 		"usage": {
-			{line: "tsk"}, {line: "task"}, {line: "task shwo running"}, {line: "task show"}, {line: "task show a b"}, {line: "task list --too x"},
-			{line: "task list --limit many"}, {line: "task submit resize --json --nothing"}, {line: "tools a b"},
+			{line: "tsk"},
+			{line: "task"},
+			{line: "task shwo running"},
+			{line: "task show"},
+			{line: "task show a b"},
+			{line: "task list --too x"},
+			{line: "task list --limit many"},
+			{line: "task submit resize --json --nothing"},
+			{line: "tools a b"},
 		},
 		"logs": {
 			{line: "task logs done --stream stderr --follow --limit 100", with: func(f *fake) {

@@ -22,7 +22,7 @@ itself.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.setup(cmd.Context(), retention) },
 	}
 	a.engineFlags(cmd.Flags())
-	cmd.Flags().Var(&retention, "retention", "how long a namespace that is made keeps what has ended (default 3d)")
+	cmd.Flags().Var(&retention, "retention", "how long a namespace that is made keeps what has ended (default 7d)")
 	return cmd
 }
 

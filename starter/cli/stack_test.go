@@ -26,7 +26,6 @@ type fakeStack struct {
 	onKill  func()
 	killed  int
 	stopped int
-	calls   []string
 }
 
 func (s *fakeStack) Info() dev.Info { return s.info }

@@ -52,8 +52,11 @@ func (a *app) deliver(ctx context.Context, s *session, taskID, key string) error
 		return failf(string(starter.CodeInternal), "", "the delivery has no receipt")
 	}
 	term.Fields(a.out, []term.Field{
-		{Name: "task", Value: r.TaskID}, {Name: "key", Value: r.IdempotencyKey}, {Name: "result", Value: r.ResultRef},
-		{Name: "sha256", Value: r.ResultHash}, {Name: "delivered", Value: a.moment(r.DeliveredAtMs)},
+		{Name: "task", Value: r.TaskID},
+		{Name: "key", Value: r.IdempotencyKey},
+		{Name: "result", Value: r.ResultRef},
+		{Name: "sha256", Value: r.ResultHash},
+		{Name: "delivered", Value: a.moment(r.DeliveredAtMs)},
 	})
 	if d.Duplicate {
 		a.say("note: delivered before, this is the same receipt")
@@ -98,8 +101,13 @@ func (a *app) printDelivery(r protocol.DeliveryRecord) error {
 		return a.printJSON(r)
 	}
 	term.Fields(a.out, []term.Field{
-		{Name: "key", Value: r.Key}, {Name: "task", Value: r.TaskID}, {Name: "kind", Value: string(r.Kind)}, {Name: "target", Value: r.Target},
-		{Name: "state", Value: r.State}, {Name: "last error", Value: r.LastError}, {Name: "ended", Value: a.moment(r.EndedAtMs)},
+		{Name: "key", Value: r.Key},
+		{Name: "task", Value: r.TaskID},
+		{Name: "kind", Value: string(r.Kind)},
+		{Name: "target", Value: r.Target},
+		{Name: "state", Value: r.State},
+		{Name: "last error", Value: r.LastError},
+		{Name: "ended", Value: a.moment(r.EndedAtMs)},
 	})
 	return nil
 }

@@ -67,10 +67,16 @@ func (a *app) tool(cfg *config.Config, name string) error {
 		priority = fmt.Sprint(t.Priority)
 	}
 	term.Fields(a.out, []term.Field{
-		{Name: "tool", Value: t.Name}, {Name: "title", Value: t.Title}, {Name: "description", Value: t.Description}, {Name: "version", Value: t.Version},
-		{Name: "executor", Value: t.Executor}, {Name: "effects", Value: string(t.Policy.Effects)},
+		{Name: "tool", Value: t.Name},
+		{Name: "title", Value: t.Title},
+		{Name: "description", Value: t.Description},
+		{Name: "version", Value: t.Version},
+		{Name: "executor", Value: t.Executor},
+		{Name: "effects", Value: string(t.Policy.Effects)},
 		{Name: "ttl", Value: config.FormatDuration(t.TTL) + ", at most " + config.FormatDuration(t.MaxTTL)},
-		{Name: "attempts", Value: fmt.Sprint(t.MaxAttempts)}, {Name: "priority", Value: priority}, {Name: "task queue", Value: t.TaskQueue},
+		{Name: "attempts", Value: fmt.Sprint(t.MaxAttempts)},
+		{Name: "priority", Value: priority},
+		{Name: "task queue", Value: t.TaskQueue},
 		{Name: "input schema", Value: string(t.InputSchema)},
 	})
 	a.say("hint: wakepoint task submit %s --wait", t.Name)

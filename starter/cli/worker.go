@@ -108,8 +108,11 @@ func (a *app) workerStarted(cfg *config.Config, e endpoint, w *worker.Worker) er
 		})
 	}
 	term.Fields(a.out, []term.Field{
-		{Name: "engine", Value: e.options.HostPort + " (from " + e.from + ")"}, {Name: "namespace", Value: e.options.Namespace},
-		{Name: "task queues", Value: strings.Join(w.TaskQueues(), ", ")}, {Name: "tools", Value: toolsFrom(cfg)}, {Name: "data", Value: cfg.DataDir},
+		{Name: "engine", Value: e.options.HostPort + " (from " + e.from + ")"},
+		{Name: "namespace", Value: e.options.Namespace},
+		{Name: "task queues", Value: strings.Join(w.TaskQueues(), ", ")},
+		{Name: "tools", Value: toolsFrom(cfg)},
+		{Name: "data", Value: cfg.DataDir},
 	})
 	a.say("the worker runs; stop it with ctrl-c")
 	return nil

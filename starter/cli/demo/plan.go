@@ -56,8 +56,8 @@ func treeAt(dir string) (Tree, error) {
 		return Tree{}, fmt.Errorf("%w: %w", ErrNoTree, err)
 	}
 	// Tools report paths as the kernel sees them.
-	if real, err := filepath.EvalSymlinks(dir); err == nil {
-		dir = real
+	if plain, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = plain
 	}
 	b, err := os.ReadFile(filepath.Join(dir, "go.mod"))
 	if errors.Is(err, fs.ErrNotExist) {

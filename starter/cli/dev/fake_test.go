@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	name := filepath.Base(os.Args[0])
 	switch {
 	case len(args) == 1 && args[0] == "--version":
-		fmt.Println(map[string]string{"wakepoint-engine": "wakepoint-engine 9.9 (fake)", "temporal": "temporal version 1.9 (fake)"}[name])
+		fmt.Fprintln(os.Stdout, map[string]string{"wakepoint-engine": "wakepoint-engine 9.9 (fake)", "temporal": "temporal version 1.9 (fake)"}[name])
 	case len(args) > 0 && args[0] == "server":
 		os.Exit(fakeEngine(name, args))
 	case len(args) > 0 && args[0] == "fake-worker":
@@ -228,7 +228,7 @@ func start(t *testing.T, o dev.Options) (*dev.Stack, *events) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := s.Stop(context.Background()); err != nil {
+		if err := s.Stop(context.WithoutCancel(t.Context())); err != nil {
 			t.Errorf("stop: %v", err)
 		}
 	})

@@ -44,8 +44,14 @@ func TestFitNeverExceeds(t *testing.T) {
 		n    int
 		want string
 	}{
-		{"abcdef", 6, "abcdef"}, {"abcdef", 5, "abcd…"}, {"abcdef", 1, "…"}, {"abcdef", 0, ""}, {"abcdef", -1, ""},
-		{"漢字漢字", 5, "漢字…"}, {"漢字漢字", 4, "漢…"}, {"ab cd", 4, "ab…"},
+		{"abcdef", 6, "abcdef"},
+		{"abcdef", 5, "abcd…"},
+		{"abcdef", 1, "…"},
+		{"abcdef", 0, ""},
+		{"abcdef", -1, ""},
+		{"漢字漢字", 5, "漢字…"},
+		{"漢字漢字", 4, "漢…"},
+		{"ab cd", 4, "ab…"},
 	} {
 		got := term.Fit(c.in, c.n)
 		if got != c.want {
