@@ -160,145 +160,148 @@ func TestParseOfNothingIsTheDefault(t *testing.T) {
 	}
 }
 
+// mistakes are files and what is said about them.
+var mistakes = map[string]struct {
+	text string
+	want []string
+}{
+	"unknown keys": {
+		"tenat: x\ntools:\n  a:\n    executor: external\n    ttlMs: 3s\n    zzz: 1\n",
+		[]string{
+			"1:1: tenat: is not a known key; did you mean tenant?",
+			"5:5: tools.a.ttlMs: is not a known key; did you mean ttl?",
+			"6:5: tools.a.zzz: is not a known key; known are title, description, version, executor, inputSchema, ttl, maxTTL, maxAttempts, resultTTL, effects, backoff, lease, stall, cancelGrace, late, expected, strict, taskQueue, poll, hostLost, priority, targets, exec",
+		},
+	},
+	"repeated names": {
+		"tools:\n  a: {executor: external}\n  b: {executor: external, ttl: 60d}\n  a: {executor: external}\ntargets:\n  x: {url: https://x.example}\n  x: {url: https://y.example}\ntenant: a\ntenant: b\n",
+		[]string{
+			"3:32: tools.b.ttl: must be at most maxTTL, 30d; it is 60d",
+			"4:3: tools.a: is there twice, first in line 2",
+			"7:3: targets.x: is there twice, first in line 6",
+			"9:1: tenant: is there twice, first in line 8",
+		},
+	},
+	"targets": {
+		"targets:\n  ops: {url: https://x.example}\n  none: {}\n  ftp: {url: ftp://x.example}\n  http: {url: http://x.example}\n  auth: {url: https://u:hunter2@x.example}\n  slow: {url: https://x.example, timeout: 26s}\n  bad name: {url: https://x.example}\ntools:\n  a: {executor: external, targets: [opps, ops, ops, other]}\n",
+		[]string{
+			"3:3: targets.none.url: must be given",
+			"4:14: targets.ftp.url: must be an https:// URL with a host",
+			"5:15: targets.http.url: must be https, or http to this host itself; allowHTTP: true allows it elsewhere",
+			"6:15: targets.auth.url: must not hold a user or a password; use secret",
+			"7:43: targets.slow.timeout: must be at most 25s, it is 26s",
+			"8:3: targets.bad name: must consist of letters, digits, dot, underscore and hyphen",
+			`10:37: tools.a.targets[0]: must name a declared target, "opps" is none; did you mean ops?`,
+			`10:48: tools.a.targets[2]: is there twice: "ops"`,
+			`10:53: tools.a.targets[3]: must name a declared target, "other" is none; known are ops, none, ftp, http, auth, slow, bad name`,
+		},
+	},
+	"times": {
+		"maxTTL: 2d\nresultTTL: 1s\ntools:\n  a: {executor: external, ttl: 3d, poll: 5ms, lease: 10ms, hostLost: 1us, stall: -3s, cancelGrace: 5, late: {policy: never, grace: 0s}, maxTTL: 3d}\n",
+		[]string{
+			"2:12: resultTTL: must be at least 1m, it is 1s",
+			"4:42: tools.a.poll: must be at least 100ms, it is 5ms",
+			"4:54: tools.a.lease: must be at least 1s",
+			`4:70: tools.a.hostLost: must be a whole number of milliseconds, not "1us"`,
+			`4:82: tools.a.stall: must not be negative, not "-3s"`,
+			`4:100: tools.a.cancelGrace: must be a duration such as 30s, 5m, 72h or 3d, not "5"`,
+			"4:118: tools.a.late.policy: must be reject or record, not \"never\"",
+			"4:132: tools.a.late.grace: must be longer than 0",
+			"4:145: tools.a.maxTTL: must be at most the installation's maxTTL, 2d; it is 3d",
+		},
+	},
+	"numbers": {
+		"tools:\n  a: {executor: external, maxAttempts: 0, priority: 6, backoff: {factor: 0.5, jitter: x, initial: 3s, max: 2s}, expected: {low: 3s, high: 2s}}\n",
+		[]string{
+			"2:40: tools.a.maxAttempts: must be >= 1, it is 0",
+			"2:53: tools.a.priority: must be 1 (first) to 5 (last), it is 6",
+			"2:74: tools.a.backoff.factor: must be a finite number >= 1, it is 0.5",
+			`2:87: tools.a.backoff.jitter: must be a number, not "x"`,
+			"2:108: tools.a.backoff.max: must be at least backoff.initial",
+			"2:113: tools.a.expected: must have a high that is at least low",
+		},
+	},
+	"kinds": {
+		"tools: [a]\ntargets: 3\ntaskQueue: {}\n",
+		[]string{
+			"1:1: tools: must be a mapping, not a list",
+			"2:10: targets: must be a mapping, not a number",
+			"3:1: taskQueue: must be text, not a mapping",
+		},
+	},
+	"commands": {
+		"tools:\n  a: {executor: exec}\n  b: {exec: {}}\n  c: {exec: {argv: [' ']}}\n  d: {exec: {argv: go vet}}\n  e: {executor: external, exec: {argv: [x]}}\n  f: {}\n  g: {exec: {argv: [x], env: [A=B], set: {PATH: x, 1X: y}, retryExitCodes: [0, 256, x], maxOutput: 1k, maxResult: 0, onOutputLimit: drop, resultContentType: text}}\n  h: {exec: {argv: [x], env: [HOME], set: {HOME: /}, maxOutput: 100}}\n",
+		[]string{
+			"2:3: tools.a.exec: must be given for executor exec: the command to run",
+			"3:7: tools.b.exec.argv: must be given: the command to run and its arguments",
+			"4:21: tools.c.exec.argv[0]: must name the command, it is blank",
+			"5:20: tools.d.exec.argv: must be a list, not text",
+			`6:27: tools.e.exec: belongs to executor exec, this one is "external"`,
+			"7:3: tools.f.executor: must be given: exec (or a command under exec), external, or the name of a registered one",
+			"8:31: tools.g.exec.env[0]: must be the name of an environment variable; values belong into set",
+			"8:56: tools.g.exec.set.1X: must be the name of an environment variable",
+			"8:77: tools.g.exec.retryExitCodes[0]: must be 1 to 255, it is 0",
+			"8:80: tools.g.exec.retryExitCodes[1]: must be 1 to 255, it is 256",
+			`8:85: tools.g.exec.retryExitCodes[2]: must be a whole number, not "x"`,
+			`8:100: tools.g.exec.maxOutput: must be a size such as 4096, 64KiB, 10MiB or 1GiB, not "1k"`,
+			"8:115: tools.g.exec.maxResult: must be more than 0",
+			`8:133: tools.g.exec.onOutputLimit: must be truncate or fail, not "drop"`,
+			"8:158: tools.g.exec.resultContentType: must be a media type such as text/plain of at most 128 bytes",
+			"9:50: tools.h.exec.set.HOME: is also listed in env; the tool can get it from one of them only",
+			"9:65: tools.h.exec.maxOutput: must be at least 4096 bytes, it is 100",
+		},
+	},
+	"schemas": {
+		"tools:\n  a: {executor: external, inputSchema: {type: strin}}\n  b: {executor: external, inputSchema: {$ref: 'file:///etc/passwd'}}\n  c: {executor: external, inputSchema: {$ref: 'https://example.com/s'}}\n  d: {executor: external, inputSchema: {$ref: '#/$defs/no'}}\n  e: {executor: external, inputSchema: {pattern: '('}}\n  f: {executor: external, inputSchema: 3}\n  g: {executor: external, inputSchema: {maximum: .inf}}\n  h: {executor: external, inputSchema: {a: 1, a: 2}}\n",
+		[]string{
+			"2:27: tools.a.inputSchema: must be a JSON Schema: schema.type value must be one of 'array', 'boolean', 'integer', 'null', 'number', 'object', 'string'",
+			"3:27: tools.b.inputSchema: must be a JSON Schema: a $ref must stay within the schema: nothing is loaded from files or the network, so not from \"file:///etc/passwd\"",
+			"4:27: tools.c.inputSchema: must be a JSON Schema: a $ref must stay within the schema: nothing is loaded from files or the network, so not from \"https://example.com/s\"",
+			"5:27: tools.d.inputSchema: must be a JSON Schema: json-pointer in \"#/$defs/no\" not found",
+			"6:27: tools.e.inputSchema: must be a JSON Schema: schema.pattern '(' is not valid regex: error parsing regexp: missing closing ): `(`",
+			"7:40: tools.f.inputSchema: must be a JSON Schema: schema got number, want boolean or object",
+			"8:50: tools.g.inputSchema.maximum: must be a number that JSON can hold",
+			"9:47: tools.h.inputSchema.a: is there twice, first in line 9",
+		},
+	},
+	"names": {
+		"tenant: ''\ntaskQueue: ' x'\nblobs: no-url\ntools:\n  '': {executor: external}\n  a: {executor: 'x y', taskQueue: /_sys/a, effects: some}\n",
+		[]string{
+			"2:12: taskQueue: must not be blank, nor begin or end with white space",
+			"3:8: blobs: must be a URL such as file:///var/lib/wakepoint/blobs",
+			"5:3: tools.: must not be empty",
+			"6:17: tools.a.executor: must consist of letters, digits, dot, underscore and hyphen",
+			"6:35: tools.a.taskQueue: must not begin with /_sys/ or __temporal_, which belong to the engine",
+			`6:53: tools.a.effects: must be none, idempotent or unsafe, not "some"`,
+		},
+	},
+	"syntax":           {"tools:\n  a:\n\tb: 1\n", []string{"3:1: is no valid YAML: found character that cannot start any token"}},
+	"two documents":    {"tenant: a\n---\ntenant: b\n", []string{"2:1: must hold one YAML document"}},
+	"not UTF-8":        {"tenant: a\n# caf\xe9\n", []string{"2:6: must be valid UTF-8"}},
+	"a list":           {"- tools\n", []string{"1:1: must be a mapping, not a list"}},
+	"merge key":        {"x: &x {executor: external}\ntools:\n  a: {<<: *x}\n", []string{"1:1: x: is not a known key; known are tenant, taskQueue, dataDir, secret, blobs, maxTTL, resultTTL, targets, tools", "3:3: tools.a.executor: must be given: exec (or a command under exec), external, or the name of a registered one", "3:7: tools.a: must not use merge keys (<<); an alias as a value is fine"}},
+	"keys are no text": {"tools:\n  ? [a]\n  : {}\n", []string{"2:5: tools: must have plain text as keys"}},
+	"itself":           {"tools:\n  a:\n    executor: external\n    inputSchema: &s {not: *s}\n", []string{"4:18: tools.a.inputSchema.not.not.not.not.not.not.not.not.not.not.not....: is too large or too deep, its aliases followed"}},
+	"without end": {
+		"a: &a [x, x, x, x, x, x, x, x, x, x]\nb: &b [*a, *a, *a, *a, *a, *a, *a, *a, *a, *a]\nc: &c [*b, *b, *b, *b, *b, *b, *b, *b, *b, *b]\nd: &d [*c, *c, *c, *c, *c, *c, *c, *c, *c, *c]\ne: &e [*d, *d, *d, *d, *d, *d, *d, *d, *d, *d]\ntools: {a: {executor: external, inputSchema: {enum: [*e, *e]}}}\n",
+		[]string{
+			"1:1: a: is not a known key; known are tenant, taskQueue, dataDir, secret, blobs, maxTTL, resultTTL, targets, tools",
+			"1:23: tools.a.inputSchema.enum[0][5][8][9][7][5]: is too large or too deep, its aliases followed",
+			"2:1: b: is not a known key; known are tenant, taskQueue, dataDir, secret, blobs, maxTTL, resultTTL, targets, tools",
+			"3:1: c: is not a known key; known are tenant, taskQueue, dataDir, secret, blobs, maxTTL, resultTTL, targets, tools",
+			"4:1: d: is not a known key; known are tenant, taskQueue, dataDir, secret, blobs, maxTTL, resultTTL, targets, tools",
+			"5:1: e: is not a known key; known are tenant, taskQueue, dataDir, secret, blobs, maxTTL, resultTTL, targets, tools",
+		},
+	},
+	"only the line":     {"a: b: c\n", []string{"1:1: is no valid YAML: mapping values are not allowed in this context"}},
+	"two secrets":       {"secret: {env: A, file: b}\n", []string{"1:1: secret: must name either env or file, not both"}},
+	"deep alias":        {"tools:\n  a: &a {executor: external, ttl: 90d}\n  b: *a\n", []string{"2:35: tools.a.ttl: must be at most maxTTL, 30d; it is 90d", "2:35: tools.b.ttl: must be at most maxTTL, 30d; it is 90d"}},
+	"version not alone": {"version: 1\n", []string{"1:1: version: is not a known key; known are tenant, taskQueue, dataDir, secret, blobs, maxTTL, resultTTL, targets, tools"}},
+}
+
 func TestParseReportsEveryMistakeWithItsPlace(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
-		text string
-		want []string
-	}{
-		"unknown keys": {
-			"tenat: x\ntools:\n  a:\n    executor: external\n    ttlMs: 3s\n    zzz: 1\n",
-			[]string{
-				"1:1: tenat: is not a known key; did you mean tenant?",
-				"5:5: tools.a.ttlMs: is not a known key; did you mean ttl?",
-				"6:5: tools.a.zzz: is not a known key; known are title, description, version, executor, inputSchema, ttl, maxTTL, maxAttempts, resultTTL, effects, backoff, lease, stall, cancelGrace, late, expected, strict, taskQueue, poll, hostLost, priority, targets, exec",
-			},
-		},
-		"repeated names": {
-			"tools:\n  a: {executor: external}\n  b: {executor: external, ttl: 60d}\n  a: {executor: external}\ntargets:\n  x: {url: https://x.example}\n  x: {url: https://y.example}\ntenant: a\ntenant: b\n",
-			[]string{
-				"3:32: tools.b.ttl: must be at most maxTTL, 30d; it is 60d",
-				"4:3: tools.a: is there twice, first in line 2",
-				"7:3: targets.x: is there twice, first in line 6",
-				"9:1: tenant: is there twice, first in line 8",
-			},
-		},
-		"targets": {
-			"targets:\n  ops: {url: https://x.example}\n  none: {}\n  ftp: {url: ftp://x.example}\n  http: {url: http://x.example}\n  auth: {url: https://u:hunter2@x.example}\n  slow: {url: https://x.example, timeout: 26s}\n  bad name: {url: https://x.example}\ntools:\n  a: {executor: external, targets: [opps, ops, ops, other]}\n",
-			[]string{
-				"3:3: targets.none.url: must be given",
-				"4:14: targets.ftp.url: must be an https:// URL with a host",
-				"5:15: targets.http.url: must be https, or http to this host itself; allowHTTP: true allows it elsewhere",
-				"6:15: targets.auth.url: must not hold a user or a password; use secret",
-				"7:43: targets.slow.timeout: must be at most 25s, it is 26s",
-				"8:3: targets.bad name: must consist of letters, digits, dot, underscore and hyphen",
-				`10:37: tools.a.targets[0]: must name a declared target, "opps" is none; did you mean ops?`,
-				`10:48: tools.a.targets[2]: is there twice: "ops"`,
-				`10:53: tools.a.targets[3]: must name a declared target, "other" is none; known are ops, none, ftp, http, auth, slow, bad name`,
-			},
-		},
-		"times": {
-			"maxTTL: 2d\nresultTTL: 1s\ntools:\n  a: {executor: external, ttl: 3d, poll: 5ms, lease: 10ms, hostLost: 1us, stall: -3s, cancelGrace: 5, late: {policy: never, grace: 0s}, maxTTL: 3d}\n",
-			[]string{
-				"2:12: resultTTL: must be at least 1m, it is 1s",
-				"4:42: tools.a.poll: must be at least 100ms, it is 5ms",
-				"4:54: tools.a.lease: must be at least 1s",
-				`4:70: tools.a.hostLost: must be a whole number of milliseconds, not "1us"`,
-				`4:82: tools.a.stall: must not be negative, not "-3s"`,
-				`4:100: tools.a.cancelGrace: must be a duration such as 30s, 5m, 72h or 3d, not "5"`,
-				"4:118: tools.a.late.policy: must be reject or record, not \"never\"",
-				"4:132: tools.a.late.grace: must be longer than 0",
-				"4:145: tools.a.maxTTL: must be at most the installation's maxTTL, 2d; it is 3d",
-			},
-		},
-		"numbers": {
-			"tools:\n  a: {executor: external, maxAttempts: 0, priority: 6, backoff: {factor: 0.5, jitter: x, initial: 3s, max: 2s}, expected: {low: 3s, high: 2s}}\n",
-			[]string{
-				"2:40: tools.a.maxAttempts: must be >= 1, it is 0",
-				"2:53: tools.a.priority: must be 1 (first) to 5 (last), it is 6",
-				"2:74: tools.a.backoff.factor: must be a finite number >= 1, it is 0.5",
-				`2:87: tools.a.backoff.jitter: must be a number, not "x"`,
-				"2:108: tools.a.backoff.max: must be at least backoff.initial",
-				"2:113: tools.a.expected: must have a high that is at least low",
-			},
-		},
-		"kinds": {
-			"tools: [a]\ntargets: 3\ntaskQueue: {}\n",
-			[]string{
-				"1:1: tools: must be a mapping, not a list",
-				"2:10: targets: must be a mapping, not a number",
-				"3:1: taskQueue: must be text, not a mapping",
-			},
-		},
-		"commands": {
-			"tools:\n  a: {executor: exec}\n  b: {exec: {}}\n  c: {exec: {argv: [' ']}}\n  d: {exec: {argv: go vet}}\n  e: {executor: external, exec: {argv: [x]}}\n  f: {}\n  g: {exec: {argv: [x], env: [A=B], set: {PATH: x, 1X: y}, retryExitCodes: [0, 256, x], maxOutput: 1k, maxResult: 0, onOutputLimit: drop, resultContentType: text}}\n  h: {exec: {argv: [x], env: [HOME], set: {HOME: /}, maxOutput: 100}}\n",
-			[]string{
-				"2:3: tools.a.exec: must be given for executor exec: the command to run",
-				"3:7: tools.b.exec.argv: must be given: the command to run and its arguments",
-				"4:21: tools.c.exec.argv[0]: must name the command, it is blank",
-				"5:20: tools.d.exec.argv: must be a list, not text",
-				`6:27: tools.e.exec: belongs to executor exec, this one is "external"`,
-				"7:3: tools.f.executor: must be given: exec (or a command under exec), external, or the name of a registered one",
-				"8:31: tools.g.exec.env[0]: must be the name of an environment variable; values belong into set",
-				"8:56: tools.g.exec.set.1X: must be the name of an environment variable",
-				"8:77: tools.g.exec.retryExitCodes[0]: must be 1 to 255, it is 0",
-				"8:80: tools.g.exec.retryExitCodes[1]: must be 1 to 255, it is 256",
-				`8:85: tools.g.exec.retryExitCodes[2]: must be a whole number, not "x"`,
-				`8:100: tools.g.exec.maxOutput: must be a size such as 4096, 64KiB, 10MiB or 1GiB, not "1k"`,
-				"8:115: tools.g.exec.maxResult: must be more than 0",
-				`8:133: tools.g.exec.onOutputLimit: must be truncate or fail, not "drop"`,
-				"8:158: tools.g.exec.resultContentType: must be a media type such as text/plain of at most 128 bytes",
-				"9:50: tools.h.exec.set.HOME: is also listed in env; the tool can get it from one of them only",
-				"9:65: tools.h.exec.maxOutput: must be at least 4096 bytes, it is 100",
-			},
-		},
-		"schemas": {
-			"tools:\n  a: {executor: external, inputSchema: {type: strin}}\n  b: {executor: external, inputSchema: {$ref: 'file:///etc/passwd'}}\n  c: {executor: external, inputSchema: {$ref: 'https://example.com/s'}}\n  d: {executor: external, inputSchema: {$ref: '#/$defs/no'}}\n  e: {executor: external, inputSchema: {pattern: '('}}\n  f: {executor: external, inputSchema: 3}\n  g: {executor: external, inputSchema: {maximum: .inf}}\n  h: {executor: external, inputSchema: {a: 1, a: 2}}\n",
-			[]string{
-				"2:27: tools.a.inputSchema: must be a JSON Schema: schema.type value must be one of 'array', 'boolean', 'integer', 'null', 'number', 'object', 'string'",
-				"3:27: tools.b.inputSchema: must be a JSON Schema: a $ref must stay within the schema: nothing is loaded from files or the network, so not from \"file:///etc/passwd\"",
-				"4:27: tools.c.inputSchema: must be a JSON Schema: a $ref must stay within the schema: nothing is loaded from files or the network, so not from \"https://example.com/s\"",
-				"5:27: tools.d.inputSchema: must be a JSON Schema: json-pointer in \"#/$defs/no\" not found",
-				"6:27: tools.e.inputSchema: must be a JSON Schema: schema.pattern '(' is not valid regex: error parsing regexp: missing closing ): `(`",
-				"7:40: tools.f.inputSchema: must be a JSON Schema: schema got number, want boolean or object",
-				"8:50: tools.g.inputSchema.maximum: must be a number that JSON can hold",
-				"9:47: tools.h.inputSchema.a: is there twice, first in line 9",
-			},
-		},
-		"names": {
-			"tenant: ''\ntaskQueue: ' x'\nblobs: no-url\ntools:\n  '': {executor: external}\n  a: {executor: 'x y', taskQueue: /_sys/a, effects: some}\n",
-			[]string{
-				"2:12: taskQueue: must not be blank, nor begin or end with white space",
-				"3:8: blobs: must be a URL such as file:///var/lib/wakepoint/blobs",
-				"5:3: tools.: must not be empty",
-				"6:17: tools.a.executor: must consist of letters, digits, dot, underscore and hyphen",
-				"6:35: tools.a.taskQueue: must not begin with /_sys/ or __temporal_, which belong to the engine",
-				`6:53: tools.a.effects: must be none, idempotent or unsafe, not "some"`,
-			},
-		},
-		"syntax":           {"tools:\n  a:\n\tb: 1\n", []string{"3:1: is no valid YAML: found character that cannot start any token"}},
-		"two documents":    {"tenant: a\n---\ntenant: b\n", []string{"2:1: must hold one YAML document"}},
-		"not UTF-8":        {"tenant: a\n# caf\xe9\n", []string{"2:6: must be valid UTF-8"}},
-		"a list":           {"- tools\n", []string{"1:1: must be a mapping, not a list"}},
-		"merge key":        {"x: &x {executor: external}\ntools:\n  a: {<<: *x}\n", []string{"1:1: x: is not a known key; known are tenant, taskQueue, dataDir, secret, blobs, maxTTL, resultTTL, targets, tools", "3:3: tools.a.executor: must be given: exec (or a command under exec), external, or the name of a registered one", "3:7: tools.a: must not use merge keys (<<); an alias as a value is fine"}},
-		"keys are no text": {"tools:\n  ? [a]\n  : {}\n", []string{"2:5: tools: must have plain text as keys"}},
-		"itself":           {"tools:\n  a:\n    executor: external\n    inputSchema: &s {not: *s}\n", []string{"4:18: tools.a.inputSchema.not.not.not.not.not.not.not.not.not.not.not....: is too large or too deep, its aliases followed"}},
-		"without end": {
-			"a: &a [x, x, x, x, x, x, x, x, x, x]\nb: &b [*a, *a, *a, *a, *a, *a, *a, *a, *a, *a]\nc: &c [*b, *b, *b, *b, *b, *b, *b, *b, *b, *b]\nd: &d [*c, *c, *c, *c, *c, *c, *c, *c, *c, *c]\ne: &e [*d, *d, *d, *d, *d, *d, *d, *d, *d, *d]\ntools: {a: {executor: external, inputSchema: {enum: [*e, *e]}}}\n",
-			[]string{
-				"1:1: a: is not a known key; known are tenant, taskQueue, dataDir, secret, blobs, maxTTL, resultTTL, targets, tools",
-				"1:23: tools.a.inputSchema.enum[0][5][8][9][7][5]: is too large or too deep, its aliases followed",
-				"2:1: b: is not a known key; known are tenant, taskQueue, dataDir, secret, blobs, maxTTL, resultTTL, targets, tools",
-				"3:1: c: is not a known key; known are tenant, taskQueue, dataDir, secret, blobs, maxTTL, resultTTL, targets, tools",
-				"4:1: d: is not a known key; known are tenant, taskQueue, dataDir, secret, blobs, maxTTL, resultTTL, targets, tools",
-				"5:1: e: is not a known key; known are tenant, taskQueue, dataDir, secret, blobs, maxTTL, resultTTL, targets, tools",
-			},
-		},
-		"only the line":     {"a: b: c\n", []string{"1:1: is no valid YAML: mapping values are not allowed in this context"}},
-		"two secrets":       {"secret: {env: A, file: b}\n", []string{"1:1: secret: must name either env or file, not both"}},
-		"deep alias":        {"tools:\n  a: &a {executor: external, ttl: 90d}\n  b: *a\n", []string{"2:35: tools.a.ttl: must be at most maxTTL, 30d; it is 90d", "2:35: tools.b.ttl: must be at most maxTTL, 30d; it is 90d"}},
-		"version not alone": {"version: 1\n", []string{"1:1: version: is not a known key; known are tenant, taskQueue, dataDir, secret, blobs, maxTTL, resultTTL, targets, tools"}},
-	} {
+	for name, tc := range mistakes {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c, err := config.Parse("w.yaml", []byte(tc.text))
