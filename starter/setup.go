@@ -28,7 +28,7 @@ type SetupOptions struct {
 	Namespace string
 	// Retention is how long the engine keeps what has ended. It is the horizon of
 	// ids, idempotency keys and results; at least an hour. Of a namespace that
-	// exists it is left as it is. Default: 72h.
+	// exists it is left as it is. Default: 7 days, as on the embedded engine.
 	Retention time.Duration
 	// Wait bounds the time until the engine shows what was made. Default: 1m.
 	Wait time.Duration
@@ -39,7 +39,7 @@ func (o SetupOptions) withDefaults() SetupOptions {
 		o.Namespace = "default"
 	}
 	if o.Retention == 0 {
-		o.Retention = 72 * time.Hour
+		o.Retention = 7 * 24 * time.Hour
 	}
 	if o.Wait == 0 {
 		o.Wait = time.Minute
