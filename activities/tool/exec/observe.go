@@ -79,6 +79,11 @@ func running(obs tool.Observation, v view) tool.Observation {
 // observePending: Submit returns no handle of such a run, except when it could not tell. After the
 // time in which a supervisor would have come, the run is called off.
 func (e *Executor) observePending(ctx context.Context, j job, v view, obs tool.Observation) (tool.Observation, error) {
+	if v.request.CreatedAtMs == 0 {
+		// The request comes before everything else, so a run without one has lost files. It may
+		// have been started; "not started" would be a definite word that nobody can give.
+		return tool.Observation{State: tool.StateUnknown, Error: failure(CodeUnknownJob, "files of this job on "+e.cfg.Host+" are missing", tool.ClassSystem, false)}, nil
+	}
 	if time.Since(time.UnixMilli(v.request.CreatedAtMs)) < 2*e.cfg.AckTimeout {
 		return running(obs, v), nil
 	}

@@ -1,6 +1,7 @@
 package exec_test
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -425,5 +426,29 @@ func TestRemove(t *testing.T) {
 	}
 	if again := submit(t, e, request("k")); again.ID != h.ID {
 		t.Errorf("a removed key starts again as %s", again.ID)
+	}
+}
+
+// A run whose files were deleted under it was called "not started", which is definite: the job could
+// run a second time beside itself.
+func TestMissingFilesAreNoProofOfNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	e := b.script(awaitGate)
+	h := submit(t, e, request("k"))
+	keys, err := filepath.Glob(filepath.Join(b.dir, "data", "exec", "*"))
+	if err != nil || len(keys) != 1 {
+		t.Fatalf("folders of keys: %v, %v", keys, err)
+	}
+	runs, err := filepath.Glob(filepath.Join(keys[0], "run-*"))
+	if err != nil || len(runs) != 1 {
+		t.Fatalf("folders of runs: %v, %v", runs, err)
+	}
+	if err := errors.Join(os.RemoveAll(keys[0]), os.MkdirAll(runs[0], 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	defer b.openGate()
+	if obs := observe(t, e, h); obs.State != tool.StateUnknown || obs.Definite {
+		t.Errorf("observation = %s, want unknown", dump(obs))
 	}
 }
