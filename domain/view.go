@@ -71,7 +71,12 @@ type View struct {
 
 // Describe derives the view of a task at nowMs.
 func Describe(t Task, nowMs int64) View {
-	v := View{Task: t, Phase: PhaseOf(t), LastHeartbeatAtMs: t.LastHeardAtMs, WaitsFor: waitsFor(t), NextStep: nextStep(t)}
+	v := View{Task: t, Phase: PhaseOf(t), LastHeartbeatAtMs: t.LastHeardAtMs, NextStep: nextStep(t)}
+	if v.Phase == PhaseRetryWait && t.RetryAtMs <= nowMs {
+		// The wait is over; what is waited for now is whoever starts it.
+		v.Phase = PhaseSubmitted
+	}
+	v.WaitsFor = waitsFor(t, v.Phase)
 	if t.State == StateRunning {
 		v.Stalled = t.Policy.StallMs > 0 && nowMs-t.LastProgressAtMs >= t.Policy.StallMs
 		v.Remaining = remaining(t, nowMs)
@@ -90,6 +95,10 @@ func remaining(t Task, nowMs int64) *Window {
 	if t.Progress > 0 && t.LastProgressAtMs > t.StartedAtMs {
 		atPace := (t.LastProgressAtMs - t.StartedAtMs) * int64(100-t.Progress) / int64(t.Progress)
 		atPace = max(atPace-(nowMs-t.LastProgressAtMs), 0)
+		if w == nil && atPace == 0 {
+			// Its own pace has been wrong, and nothing else is known.
+			return nil
+		}
 		if w == nil {
 			w = &Window{LowMs: atPace, HighMs: atPace}
 		}
@@ -98,10 +107,14 @@ func remaining(t Task, nowMs int64) *Window {
 	return w
 }
 
-func waitsFor(t Task) string {
-	switch PhaseOf(t) {
+func waitsFor(t Task, p Phase) string {
+	switch p {
 	case PhaseSubmitted:
-		if t.Policy.External {
+		switch {
+		case t.Policy.External && t.Attempts > 0:
+			// From a manual retry on callbacks must name it, so say which.
+			return fmt.Sprintf("somebody outside to start attempt %d", t.Attempts+1)
+		case t.Policy.External:
 			return "somebody outside to start it"
 		}
 		return "a worker that runs the tool"

@@ -57,6 +57,22 @@ func TestView(t *testing.T) {
 	}
 }
 
+// TestWaitThatIsOver: an external task whose retry wait had passed was shown as
+// waiting for that time for ever, and people thought that it hung.
+func TestWaitThatIsOver(t *testing.T) {
+	t.Parallel()
+	now := task(t, "; start at=1; fail at=2 retryable")
+	now.Policy.External = true
+	before := domain.Describe(now, now.RetryAtMs-1)
+	if before.Phase != domain.PhaseRetryWait || before.WaitsFor != "the end of the retry wait" {
+		t.Errorf("before: %s, %s", before.Phase, before.WaitsFor)
+	}
+	after := domain.Describe(now, now.RetryAtMs)
+	if after.Phase != domain.PhaseSubmitted || after.WaitsFor != "somebody outside to start attempt 2" {
+		t.Errorf("after: %s, %s", after.Phase, after.WaitsFor)
+	}
+}
+
 // TestStalled: progress that stands still for the stall time, while running.
 func TestStalled(t *testing.T) {
 	t.Parallel()
@@ -99,7 +115,7 @@ func TestRemaining(t *testing.T) {
 		{"longer than ever", "ttl=100000; start at=0", usual, 9000, &domain.Window{LowMs: 0, HighMs: 0}},
 		{"its own pace", "ttl=100000; start at=0; progress at=500 progress=25", nil, 500, &domain.Window{LowMs: 1500, HighMs: 1500}},
 		{"its own pace, a while later", "ttl=100000; start at=0; progress at=500 progress=25", nil, 900, &domain.Window{LowMs: 1100, HighMs: 1100}},
-		{"its own pace was wrong", "ttl=100000; start at=0; progress at=500 progress=25", nil, 9000, &domain.Window{LowMs: 0, HighMs: 0}},
+		{"its own pace was wrong", "ttl=100000; start at=0; progress at=500 progress=25", nil, 9000, nil},
 		{"slower than usual", "ttl=100000; start at=0; progress at=1000 progress=10", usual, 1000, &domain.Window{LowMs: 0, HighMs: 9000}},
 		{"faster than usual", "ttl=100000; start at=0; progress at=90 progress=90", usual, 90, &domain.Window{LowMs: 10, HighMs: 2910}},
 	} {

@@ -55,6 +55,22 @@ func TestExecutedTaskIsSubmittedAndWatched(t *testing.T) {
 	require.Equal(t, "w1", rec.Task.Worker)
 }
 
+// A program that was over before the task had heard of its start was shown as
+// having ended before it began.
+func TestEndIsNotBeforeItsStart(t *testing.T) {
+	t.Parallel()
+	w := &world{probe: func(r protocol.ProbeRequest) (protocol.ProbeResult, error) {
+		ev := succeed("h1")
+		ev.Attempt, ev.AtMs = r.Attempt, startMs()-1000
+		return protocol.ProbeResult{Event: &ev}, nil
+	}}
+	e := newEnv(t, w)
+	e.run(executed())
+	rec := e.record()
+	require.Equal(t, domain.StateSucceeded, rec.Task.State)
+	require.Equal(t, rec.Task.StartedAtMs, rec.Task.EndedAtMs)
+}
+
 func TestDefiniteSubmissionFailureEndsTheAttempt(t *testing.T) {
 	t.Parallel()
 	w := &world{submit: func(protocol.SubmitRequest) (protocol.SubmitResult, error) {

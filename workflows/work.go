@@ -178,6 +178,9 @@ func (r *task) applyOutside(e domain.Event) {
 	if now := r.nowMs(); e.AtMs <= 0 || e.AtMs > now {
 		e.AtMs = now
 	}
+	// The attempt begins for the task when it hears of it; work that was over by
+	// then has taken no time, not less than none.
+	e.AtMs = max(e.AtMs, r.t.StartedAtMs)
 	before := r.t.State
 	tr, err := r.apply(e)
 	if err != nil {
