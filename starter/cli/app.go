@@ -31,6 +31,11 @@ type app struct {
 	// local means that the engine is on this machine and needs no credentials.
 	local bool
 
+	// ctx gives the context of the run, for what the flags alone decide.
+	ctx func() context.Context
+	// waits says that the command needs what runs in the data folder.
+	waits bool
+
 	// exit is the code of a run that failed in no way of its own.
 	exit int
 
@@ -213,14 +218,24 @@ func (a *app) data(fallback string) (string, error) {
 	return "", nil
 }
 
-// running is the stack that `wakepoint dev` runs in the data folder, if any.
-func (a *app) running(fallback string) (dev.Info, bool) {
+// running is the stack that `wakepoint dev` runs in the data folder, if any. One
+// that is starting is waited for, unless an engine was named: the worker of a
+// stack that starts is given an address.
+func (a *app) running(fallback string) (dev.Info, bool, error) {
+	if a.address == "" && a.waits {
+		// Only that it has started matters here, not which engine to use.
+		return a.stackIn(fallback, defaultAddress)
+	}
 	dir, err := a.data(fallback)
 	if err != nil || dir == "" {
-		return dev.Info{}, false
+		return dev.Info{}, false, err
 	}
-	return dev.Find(dir)
+	info, ok := dev.Find(dir)
+	return info, ok, nil
 }
+
+// context is that of the run.
+func (a *app) context() context.Context { return a.ctx() }
 
 // search is where engines are looked for.
 func (a *app) search() dev.Search {

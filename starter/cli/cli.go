@@ -18,7 +18,7 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 }
 
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, env []string, d deps) int {
-	a := &app{in: stdin, out: stdout, err: stderr, env: env, deps: d}
+	a := &app{in: stdin, out: stdout, err: stderr, env: env, deps: d, ctx: func() context.Context { return ctx }}
 	root := a.root()
 	root.SetArgs(args)
 	root.SetIn(stdin)

@@ -28,6 +28,8 @@ const (
 	// restartTimeout bounds it when a stack runs here: an engine that was killed
 	// is started again, which takes seconds.
 	restartTimeout = 20 * time.Second
+	// startTimeout bounds the wait for a stack that is starting.
+	startTimeout = 20 * time.Second
 	// dialPause lies between two tries.
 	dialPause = 200 * time.Millisecond
 )
@@ -61,7 +63,13 @@ func (a *app) endpoint(dataDir string) (endpoint, error) {
 	}
 	e := endpoint{from: "the default", uiURL: a.env.get(envUI)}
 	named := a.profile != "" || a.env.get("TEMPORAL_PROFILE") != "" || a.env.get("TEMPORAL_ADDRESS") != ""
-	info, running := a.running(dataDir)
+	var info dev.Info
+	running := false
+	if a.address == "" && (!named || profile.Address == "") {
+		if info, running, err = a.stackIn(dataDir, profile.Address); err != nil {
+			return endpoint{}, err
+		}
+	}
 	switch {
 	case a.address != "":
 		profile.Address, e.from = a.address, "--address"
@@ -89,6 +97,30 @@ func (a *app) endpoint(dataDir string) (endpoint, error) {
 		return endpoint{}, &failure{code: codeConfig, message: "read the connection's profile: " + err.Error(), cause: err}
 	}
 	return e.finished(), nil
+}
+
+// stackIn is the stack that runs in the data folder, which is waited for while it
+// starts. With no other address at hand a folder whose engine is down is refused:
+// at the default address somebody else's may listen.
+func (a *app) stackIn(dataDir, address string) (dev.Info, bool, error) {
+	dir, err := a.data(dataDir)
+	if err != nil || dir == "" {
+		return dev.Info{}, false, err
+	}
+	ctx, cancel := context.WithTimeout(a.context(), startTimeout)
+	defer cancel()
+	info, o := dev.Await(ctx, dir)
+	switch {
+	case a.context().Err() != nil:
+		return info, false, context.Cause(a.context())
+	case o == dev.Starting:
+		return info, false, failf(string(starter.CodeUnavailable), "wait for it, or name an engine with --address",
+			"the wakepoint dev in %s has not started its engine within %s", dir, startTimeout)
+	case o == dev.Dormant && address == "":
+		return info, false, failf(string(starter.CodeUnavailable), "start it: wakepoint dev; or name an engine with --address",
+			"the engine of the data folder %s is not running", dir)
+	}
+	return info, o == dev.Running, nil
 }
 
 // finished fills in what nobody chose.
@@ -186,7 +218,10 @@ func (a *app) findConfig() (file, dataDir string, err error) {
 		}
 		return file, "", nil
 	}
-	info, running := a.running(config.DefaultDataDir)
+	info, running, err := a.running(config.DefaultDataDir)
+	if err != nil {
+		return "", "", err
+	}
 	// A folder that was named leads to what runs there, not to what lies here.
 	if running && info.Config != "" && (a.dataDir != "" || a.env.get(envData) != "") {
 		return info.Config, info.DataDir, nil
@@ -212,6 +247,7 @@ type needs struct {
 
 // connect is the way to a real engine.
 func connect(ctx context.Context, a *app, need needs) (*session, error) {
+	a.waits = true
 	cfg, err := a.config()
 	if err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -192,6 +193,85 @@ func TestWhereTheEngineIs(t *testing.T) {
 				t.Errorf("found another (-want +got):\n%s", d)
 			}
 		})
+	}
+}
+
+// TestStackThatStartsIsWaitedFor: what runs at the default address meanwhile is
+// somebody else's.
+func TestStackThatStartsIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	for name, args := range map[string][]string{"found": nil, "named": {"--data", "d"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			data := filepath.Join(dir, ".wakepoint")
+			if args != nil {
+				data = filepath.Join(dir, "d")
+			}
+			holds, open := make(chan struct{}), make(chan struct{})
+			stacks := make(chan *dev.Stack, 1)
+			go func() {
+				s, err := dev.Start(t.Context(), dev.Options{
+					DataDir: data, Engine: dev.Engine{Kind: dev.KindOutside, Address: "127.0.0.1:4711"}, Config: write(t, filepath.Join(dir, "x.yaml"), "tenant: of-dev\n"),
+					Dial: func(context.Context, string) error {
+						close(holds)
+						<-open
+						return nil
+					},
+				})
+				if err != nil {
+					t.Error(err)
+				}
+				stacks <- s
+			}()
+			<-holds
+			if _, o := dev.Look(data); o != dev.Starting {
+				t.Errorf("the folder is %d, want starting", o)
+			}
+			show := func(ctx context.Context) (got cli.Endpoint, code int, said string) {
+				var stderr strings.Builder
+				code = cli.RunWith(ctx, append([]string{"task", "show", "running"}, args...), strings.NewReader(""), &strings.Builder{}, &stderr,
+					[]string{"TEMPORAL_CONFIG_FILE=" + filepath.Join(dir, "none.toml")}, cli.Parts{Tasks: setup(t), Now: now, Dir: dir, Found: &got})
+				return got, code, stderr.String()
+			}
+			impatient, cancel := context.WithCancel(t.Context())
+			cancel()
+			if _, code, said := show(impatient); code != cli.ExitInterrupted {
+				t.Errorf("interrupted while waiting: exit %d, %s", code, said)
+			}
+			time.AfterFunc(100*time.Millisecond, func() { close(open) })
+			got, code, said := show(t.Context())
+			if code != cli.ExitOK || got.Address != "127.0.0.1:4711" || got.Tenant != "of-dev" {
+				t.Errorf("exit %d, %s, %+v", code, said, got)
+			}
+			if err := (<-stacks).Stop(context.WithoutCancel(t.Context())); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestEngineThatIsDownIsNotReplacedByAnother checks that a folder with an engine's
+// data is not served by whatever listens at the default address.
+func TestEngineThatIsDownIsNotReplacedByAnother(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	data := filepath.Join(dir, ".wakepoint")
+	write(t, filepath.Join(data, "engine", "data.db"), "")
+	for line, want := range map[string]int{
+		"task show running":                                 cli.ExitUnreachable,
+		"task show running --data other":                    cli.ExitOK,
+		"task show running --address 127.0.0.1:1":           cli.ExitOK,
+		"task show running --address 127.0.0.1:1 --data no": cli.ExitOK,
+	} {
+		var got cli.Endpoint
+		var stderr strings.Builder
+		code := cli.RunWith(t.Context(), strings.Fields(line), strings.NewReader(""), &strings.Builder{}, &stderr,
+			[]string{"TEMPORAL_CONFIG_FILE=" + filepath.Join(dir, "none.toml")}, cli.Parts{Tasks: setup(t), Now: now, Dir: dir, Found: &got})
+		said := "error: the engine of the data folder " + data + " is not running\nhint: start it: wakepoint dev; or name an engine with --address\n"
+		if code != want || want != cli.ExitOK && stderr.String() != said {
+			t.Errorf("%s: exit %d, %s", line, code, &stderr)
+		}
 	}
 }
 

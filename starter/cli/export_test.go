@@ -40,6 +40,7 @@ type Endpoint struct {
 }
 
 func (a *app) found() (Endpoint, error) {
+	a.waits = true
 	cfg, err := a.config()
 	if err != nil {
 		return Endpoint{}, err

@@ -27,6 +27,7 @@ itself.`,
 }
 
 func (a *app) setup(ctx context.Context, retention duration) error {
+	a.waits = true
 	cfg, err := a.config()
 	if err != nil {
 		return err

@@ -12,7 +12,8 @@ func topics() []*cobra.Command {
   2. TEMPORAL_ADDRESS, or the profile that TEMPORAL_PROFILE names
   3. the engine of the wakepoint dev that runs in the data folder
   4. the default profile of Temporal's configuration file
-  5. ` + defaultAddress + `
+  5. ` + defaultAddress + `, unless the data folder has the data of an engine that
+     is not running
 
 The environment variables and the configuration file are those of Temporal's own
 tools: TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_API_KEY, TEMPORAL_PROFILE,

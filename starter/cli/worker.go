@@ -63,6 +63,7 @@ func (a *app) worker(ctx context.Context, f workerFlags) error {
 			cancel(errStdinEnded)
 		}()
 	}
+	a.waits = true
 	cfg, err := a.config()
 	if err != nil {
 		return err

@@ -36,6 +36,12 @@ const (
 // exitInUse is the embedded engine's exit code when another one has its data.
 const exitInUse = 3
 
+// Where each kind of engine keeps its data, in the data folder.
+const (
+	engineFolder = "engine"
+	temporalFile = "temporal-cli.db"
+)
+
 const loopback = "127.0.0.1"
 
 // engineProgram is a program that is started as the engine.
@@ -119,7 +125,7 @@ func (e *engineProgram) command() (*exec.Cmd, error) {
 	switch e.Kind {
 	case KindOwn:
 		argv = []string{
-			e.Path, "server", "start-dev", "--data-dir", filepath.Join(e.dataDir, "engine"), "--port", strconv.Itoa(e.port),
+			e.Path, "server", "start-dev", "--data-dir", filepath.Join(e.dataDir, engineFolder), "--port", strconv.Itoa(e.port),
 			"--namespace", e.namespace, "--synchronous", e.durability, "--ready-file", e.readyFile(), "--exit-with-stdin",
 		}
 		if e.uiPort != PortDefault {
@@ -130,7 +136,7 @@ func (e *engineProgram) command() (*exec.Cmd, error) {
 		}
 	case KindTemporal:
 		argv = append(append([]string{}, e.self...),
-			e.Path, "server", "start-dev", "--db-filename", filepath.Join(e.dataDir, "temporal-cli.db"), "--port", strconv.Itoa(e.port),
+			e.Path, "server", "start-dev", "--db-filename", filepath.Join(e.dataDir, temporalFile), "--port", strconv.Itoa(e.port),
 			"--ui-port", strconv.Itoa(e.uiPort), "--namespace", e.namespace, "--log-level", cmp.Or(e.logLevel, "error"),
 			// More than ten updates in flight stall a task by far more than an error.
 			"--dynamic-config-value", "history.maxInFlightUpdates=1000", "--dynamic-config-value", "history.MaxBufferedQueryCount=10")

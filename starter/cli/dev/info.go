@@ -1,12 +1,14 @@
 package dev
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // Info is where everything is, as the file dev.json of the data folder says it
@@ -74,4 +76,51 @@ func remove(path string) error {
 		return err
 	}
 	return nil
+}
+
+// Occupancy is what a data folder says of a stack.
+type Occupancy int
+
+// The occupancies of a data folder.
+const (
+	// Vacant: no stack runs, and none has kept an engine's data there.
+	Vacant Occupancy = iota
+	// Starting: a process holds the folder and has not said yet where its engine is.
+	Starting
+	// Running: [Info] says where everything is.
+	Running
+	// Dormant: an engine has kept its data there, and nothing runs.
+	Dormant
+)
+
+// Look tells what is in a data folder. Info is set while a stack is [Running].
+func Look(dir string) (Info, Occupancy) {
+	if info, ok := Find(dir); ok {
+		return info, Running
+	}
+	if held(dir) {
+		return Info{}, Starting
+	}
+	for _, name := range []string{engineFolder, temporalFile} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+			return Info{}, Dormant
+		}
+	}
+	return Info{}, Vacant
+}
+
+// Await is [Look] that waits for a stack which is starting: until it runs, is
+// given up, or ctx ends.
+func Await(ctx context.Context, dir string) (info Info, o Occupancy) {
+	const pause = 50 * time.Millisecond
+	for {
+		if info, o = Look(dir); o != Starting {
+			return info, o
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return info, o
+		}
+	}
 }
