@@ -77,7 +77,7 @@ func (o Options) withDefaults() (Options, error) {
 		if err != nil {
 			return o, domain.Invalid("supervisorArgv", "must be given, the system does not say what runs: %v", err)
 		}
-		o.SupervisorArgv = []string{exe, "internal-supervise"}
+		o.SupervisorArgv = []string{exe, SuperviseArgument}
 	}
 	if o.StopTimeout == 0 {
 		o.StopTimeout = DefaultStopTimeout

@@ -7,13 +7,13 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/wakepoint/wakepoint/activities/tool/exec"
 	"github.com/wakepoint/wakepoint/starter/cli"
+	"github.com/wakepoint/wakepoint/worker"
 )
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == "internal-supervise" {
-		os.Exit(exec.SupervisorMain(os.Args[2:]))
+	if len(os.Args) > 1 && os.Args[1] == worker.SuperviseArgument {
+		os.Exit(worker.Supervise(os.Args[2:]))
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends what does not listen
