@@ -168,6 +168,36 @@ func atMost(n int) cobra.PositionalArgs {
 	}
 }
 
+// filled refuses flags that were given without a value, or with 0, where that would
+// be taken for none: a script whose variable is empty means something else.
+func filled(cmd *cobra.Command, names ...string) error {
+	for _, name := range names {
+		f := cmd.Flags().Lookup(name)
+		if f == nil || !f.Changed || f.Value.String() != "" && f.Value.String() != "0" {
+			continue
+		}
+		rule := "must be more than 0"
+		if f.Value.Type() == "string" {
+			if f.Value.String() == "0" {
+				continue
+			}
+			rule = "must not be empty"
+		}
+		return usage("leave it out for the default", "--%s %s", name, rule)
+	}
+	return nil
+}
+
+// needing runs a command whose flags must be filled when they are given.
+func needing(names []string, run func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := filled(cmd, names...); err != nil {
+			return err
+		}
+		return run(cmd, args)
+	}
+}
+
 // configFlags are those of commands that read the configuration.
 func (a *app) configFlags(f *pflag.FlagSet) {
 	f.StringVar(&a.configFile, "config", "", "file with the tools (default wakepoint.yaml, or that of the running wakepoint dev)")

@@ -199,6 +199,10 @@ func (a *app) load(file string) (*config.Config, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, &failure{code: codeConfig, message: "there is no file " + file, hint: "name the configuration with --config", cause: err}
 	}
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return nil, &failure{code: codeConfig, message: "read " + file + ": " + path.Err.Error(), hint: "name the configuration with --config", cause: err}
+	}
 	return cfg, err
 }
 

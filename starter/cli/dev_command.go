@@ -204,8 +204,8 @@ func (a *app) devReady(cfg *config.Config, info dev.Info, f stackFlags) error {
 		{Name: "durability", Value: durability[info.Durability]},
 	})
 	a.say("ready; stop with ctrl-c")
-	if len(cfg.Tools) > 0 {
-		a.say("hint: in another terminal: wakepoint task submit %s", cfg.Tools[0].Name)
+	if len(cfg.Tools) > 0 && !f.noWorker {
+		a.say("hint: in another terminal: wakepoint task submit %s --wait", submission(tryFirst(cfg.Tools)))
 	}
 	return nil
 }

@@ -112,6 +112,16 @@ func TestRefusedBeforeAsking(t *testing.T) {
 		"task submit resize --label a=1 --label a=2":              "--label a is given twice",
 		"task submit resize --ttl 5":                              "must be a duration such as 30s",
 		"task submit resize --priority high":                      `invalid argument "high" for "--priority" flag: must be a number`,
+		"task submit resize --key=":                               "--key must not be empty",
+		"task submit resize --id=":                                "--id must not be empty",
+		"task submit resize --ttl 0s":                             "--ttl must be more than 0",
+		"task submit resize --max-attempts 0":                     "--max-attempts must be more than 0",
+		"task retry failed --ttl 0s":                              "--ttl must be more than 0",
+		"task list --tool=":                                       "--tool must not be empty",
+		"task list --limit 0":                                     "--limit must be more than 0",
+		"task callback running --type heartbeat --attempt 0":      "--attempt must be more than 0",
+		"task result done --length 0":                             "--length must be more than 0",
+		"setup --retention 0s":                                    "--retention must be more than 0",
 		"task callback running":                                   "the type of the event is missing",
 		"task callback running --event {} --stage x":              "--event and --stage exclude each other",
 		"task callback running --event []":                        "--event is no event: ",
@@ -162,6 +172,18 @@ func TestInputOfAnotherTypeHasAHint(t *testing.T) {
 	f.err = &starter.Error{Code: starter.CodeInvalid, Field: "input.width", Message: "input.width must be an integer"}
 	got := run(t, f, "", "task", "submit", "resize", "--arg", "width=5")
 	want := "error: input.width must be an integer\nhint: numbers, true, false and lists are given as JSON: --arg width:=JSON\n"
+	if got.code != cli.ExitUsage || got.stderr != want {
+		t.Errorf("%v", got)
+	}
+}
+
+// TestRefusedInputNamesWhatTheToolTakes: a newcomer's first submission misses a field.
+func TestRefusedInputNamesWhatTheToolTakes(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	f.err = &starter.Error{Code: starter.CodeInvalid, Field: "input", Message: "input must match the tool's schema: missing property 'width'"}
+	got := run(t, f, "", "task", "submit", "resize")
+	want := "error: input must match the tool's schema: missing property 'width'\nhint: what it takes: wakepoint tools resize\n"
 	if got.code != cli.ExitUsage || got.stderr != want {
 		t.Errorf("%v", got)
 	}

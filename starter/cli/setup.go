@@ -19,7 +19,7 @@ func (a *app) setupCommand() *cobra.Command {
 		Long: `Prepares a Temporal cluster for Wakepoint: the namespace and the search attributes,
 only what is missing. Done twice it makes nothing twice. wakepoint dev does it by
 itself.`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.setup(cmd.Context(), retention) },
+		RunE: needing([]string{"retention"}, func(cmd *cobra.Command, _ []string) error { return a.setup(cmd.Context(), retention) }),
 	}
 	a.engineFlags(cmd.Flags())
 	cmd.Flags().Var(&retention, "retention", "how long a namespace that is made keeps what has ended (default 7d)")

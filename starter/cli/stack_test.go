@@ -81,7 +81,7 @@ func TestDevSaysWhereEverythingIs(t *testing.T) {
 	if stdout.String() != want {
 		t.Errorf("it says\n%swant\n%s", &stdout, want)
 	}
-	if want := "ready; stop with ctrl-c\nhint: in another terminal: wakepoint task submit nap\n"; stderr.String() != want {
+	if want := "ready; stop with ctrl-c\nhint: in another terminal: wakepoint task submit nap --wait\n"; stderr.String() != want {
 		t.Errorf("it said %q, want %q", &stderr, want)
 	}
 	got := s.options.Worker(s.info, "/ready")

@@ -40,7 +40,7 @@ func (a *app) retryCommand() *cobra.Command {
 	var ttl duration
 	cmd := &cobra.Command{
 		Use: "retry TASK", Short: "try a task that failed, expired or was cancelled once more", Args: exactly("TASK"),
-		RunE: a.with(needs{}, func(ctx context.Context, s *session, args []string) error {
+		RunE: needing([]string{"ttl"}, a.with(needs{}, func(ctx context.Context, s *session, args []string) error {
 			r.By, r.TTL = a.person(r.By), ttl.Duration
 			out, err := s.tasks.Retry(ctx, args[0], r)
 			if err != nil {
@@ -59,7 +59,7 @@ func (a *app) retryCommand() *cobra.Command {
 			}
 			a.say("hint: wakepoint task watch %s", args[0])
 			return nil
-		}),
+		})),
 	}
 	cmd.Flags().Var(&ttl, "ttl", "time to live from now on, such as 30s, 5m or 3d (default the tool's)")
 	cmd.Flags().StringVar(&r.Reason, "reason", "", "why, for the history")

@@ -54,6 +54,9 @@ answer says so. Without --callback-id one is made. The verdict is accepted, take
 	fl.StringVar(&f.cb.Event.Prompt, "prompt", "", "the question in words")
 	fl.BoolVar(&f.signal, "signal", false, "by the door that gives no answer")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := filled(cmd, "callback-id", "attempt", "type"); err != nil {
+			return err
+		}
 		if err := a.eventOf(cmd, &f); err != nil {
 			return err
 		}

@@ -18,10 +18,10 @@ func (a *app) listCommand() *cobra.Command {
 		Use: "list", Short: "list tasks, newest first", Args: exactly(), Aliases: []string{"ls"},
 		Long: `Lists tasks, newest first. The list comes from the engine's index, which lags
 behind by moments; wakepoint task show is always right.`,
-		RunE: a.with(needs{}, func(ctx context.Context, s *session, _ []string) error {
+		RunE: needing([]string{"tool", "state", "run", "tool-call", "limit", "cursor"}, a.with(needs{}, func(ctx context.Context, s *session, _ []string) error {
 			r.State = domain.State(state)
 			return a.list(ctx, s, r)
-		}),
+		})),
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&r.Tool, "tool", "", "only tasks of this tool")

@@ -15,9 +15,9 @@ func (a *app) logsCommand() *cobra.Command {
 		Use: "logs TASK", Short: "write what the tool of a task has written", Args: exactly("TASK"),
 		Long: `Writes the log of the current attempt, or of the last one. It is read on the host
 that runs the tool, while it runs or afterwards.`,
-		RunE: a.with(needs{}, func(ctx context.Context, s *session, args []string) error {
+		RunE: needing([]string{"limit"}, a.with(needs{}, func(ctx context.Context, s *session, args []string) error {
 			return a.logs(ctx, s, args[0], r)
-		}),
+		})),
 	}
 	fl := cmd.Flags()
 	fl.BoolVarP(&r.Follow, "follow", "f", false, "go on until the task has ended")

@@ -28,9 +28,9 @@ func (a *app) resultCommand() *cobra.Command {
 		Long: `Writes the bytes of the result to standard output, or to a file with -o. What is
 written has been verified against the hash that the task recorded. With --json or
 --info it says what the result is, and does not read it.`,
-		RunE: a.with(needs{results: true}, func(ctx context.Context, s *session, args []string) error {
+		RunE: needing([]string{"output", "length"}, a.with(needs{results: true}, func(ctx context.Context, s *session, args []string) error {
 			return a.result(ctx, s, args[0], f)
-		}),
+		})),
 	}
 	fl := cmd.Flags()
 	fl.StringVarP(&f.output, "output", "o", "", "file to write to, which is replaced when the result is whole")

@@ -56,6 +56,9 @@ it is sent; the same key with something else is refused.`,
 	fl.StringVar(&f.s.ToolCallID, "tool-call", "", "the run's id for its call")
 	fl.BoolVarP(&f.wait, "wait", "w", false, "wait for the end, and exit with 4 when it is no success")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := filled(cmd, "key", "id", "title", "ttl", "max-attempts", "priority", "run", "tool-call"); err != nil {
+			return err
+		}
 		if err := a.prepare(&f); err != nil {
 			return err
 		}
@@ -128,8 +131,9 @@ func argsInput(args []string) (json.RawMessage, error) {
 	return json.Marshal(object)
 }
 
-// argHint adds to a refusal of the input how a field is given that is no text.
-func argHint(err error, args []string) error {
+// argHint adds to a refusal of the input how a field is given that is no text, or
+// where it says what the tool takes.
+func argHint(err error, tool string, args []string) error {
 	var e *starter.Error
 	if !errors.As(err, &e) || e.Hint != "" {
 		return err
@@ -143,13 +147,16 @@ func argHint(err error, args []string) error {
 			}
 		}
 	}
+	if e.Code == starter.CodeInvalid && (e.Field == "input" || field != e.Field) {
+		return &failure{code: string(e.Code), message: e.Message, field: e.Field, cause: err, hint: "what it takes: wakepoint tools " + tool}
+	}
 	return err
 }
 
 func (a *app) submit(ctx context.Context, s *session, f submitFlags) error {
 	sub, err := s.tasks.Submit(ctx, f.s)
 	if err != nil {
-		return argHint(err, f.args)
+		return argHint(err, f.s.Tool, f.args)
 	}
 	if f.wait {
 		return a.submitAndWait(ctx, s, sub)

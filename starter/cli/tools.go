@@ -1,7 +1,10 @@
 package cli
 
 import (
+	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -79,6 +82,46 @@ func (a *app) tool(cfg *config.Config, name string) error {
 		{Name: "task queue", Value: t.TaskQueue},
 		{Name: "input schema", Value: string(t.InputSchema)},
 	})
-	a.say("hint: wakepoint task submit %s --wait", t.Name)
+	a.say("hint: wakepoint task submit %s --wait", submission(t))
 	return nil
+}
+
+// schemaTop is what a hint needs of an input schema.
+type schemaTop struct {
+	Properties map[string]struct {
+		// Type is a name, or a list of names.
+		Type any `json:"type"`
+	} `json:"properties"`
+	Required []string `json:"required"`
+}
+
+func topOf(t config.Tool) schemaTop {
+	var top schemaTop
+	// A schema that reads otherwise is only hinted at less.
+	_ = json.Unmarshal(t.InputSchema, &top)
+	return top
+}
+
+// submission is the name of a tool and the arguments that it cannot do without,
+// as they are given to submit.
+func submission(t config.Tool) string {
+	top := topOf(t)
+	words := []string{t.Name}
+	for _, name := range top.Required {
+		arg := name + "=…"
+		if kind := top.Properties[name].Type; kind != nil && kind != "string" {
+			arg = name + ":=…"
+		}
+		words = append(words, "--arg "+arg)
+	}
+	return strings.Join(words, " ")
+}
+
+// tryFirst is the tool that a newcomer is shown: one that runs here and needs no
+// input, else the first.
+func tryFirst(tools []config.Tool) config.Tool {
+	i := slices.IndexFunc(tools, func(t config.Tool) bool {
+		return t.Executor == config.ExecutorExec && len(topOf(t).Required) == 0
+	})
+	return tools[max(i, 0)]
 }

@@ -57,6 +57,29 @@ func TestTools(t *testing.T) {
 	}
 }
 
+// TestHintsOfToolsCanBeTyped: what a hint shows has all that the tool asks for.
+func TestHintsOfToolsCanBeTyped(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "wakepoint.yaml"), `tools:
+  resize:
+    inputSchema: {required: [dir, width], properties: {dir: {type: string}, width: {type: integer}}}
+    exec: {argv: ["true"]}
+`)
+	parts := cli.Parts{Now: now, Dir: dir}
+	got := runIn(t, setup(t), parts, "", "tools", "resize")
+	if want := "hint: wakepoint task submit resize --arg dir=… --arg width:=… --wait\n"; got.code != cli.ExitOK || got.stderr != want {
+		t.Errorf("%v\nwant %s", got, want)
+	}
+	if got := runIn(t, setup(t), parts, "", "tools", "--config", dir); got.code != cli.ExitUsage || !strings.HasPrefix(got.stderr, "error: read "+dir+": is a directory\n") {
+		t.Errorf("a folder as the configuration: %v", got)
+	}
+	sample := cli.Parts{Now: now, Dir: "../.."}
+	if got := runIn(t, setup(t), sample, "", "tools", "go-vet"); got.stderr != "hint: wakepoint task submit go-vet --wait\n" {
+		t.Errorf("the tool of the README: %v", got)
+	}
+}
+
 func TestCompletionOfTools(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -75,7 +98,7 @@ func TestSampleConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, input := range map[string]string{
-		"go-vet": `{"packages": "./domain/..."}`, "go-test": `{"package": "./domain", "count": 2}`, "countdown": `{"seconds": 3}`,
+		"go-vet": `{}`, "go-test": `{"package": "./domain", "count": 2}`, "countdown": `{"seconds": 3}`,
 		"approve": `{"question": "ok?"}`, "label-images": `{}`,
 	} {
 		tool, ok := c.Tool(name)
