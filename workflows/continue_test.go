@@ -182,6 +182,30 @@ func TestSignalsThatCameWhileTheTaskWasBusyAreNotLost(t *testing.T) {
 	require.Equal(t, 4, c.Ledger.Len())
 }
 
+// The bytes of a late result that could not be stored while the task was retried
+// go with it.
+func TestBytesThatAreNotStoredYetCross(t *testing.T) {
+	t.Parallel()
+	w := &world{storeErr: func(int) error { return errors.New("the store is away") }}
+	e := newEnv(t, w)
+	late := time.Hour + time.Minute
+	e.at(time.Minute, func() { e.signal(callback("s", started(1))) })
+	e.at(late, func() { e.signal(callback("late", domain.Event{Type: domain.EventSucceed, Result: []byte(`"<&>"`)})) })
+	e.at(late+time.Second, func() {
+		e.update(protocol.UpdateRetry, "r", protocol.Retry{TTLMs: time.Hour.Milliseconds(), By: "ann"})
+		e.suggest()
+	})
+	e.run(external(func(in *protocol.TaskInput) { in.Create.Policy.LatePolicy = domain.LateRecord }))
+	next := e.carried()
+	require.Equal(t, domain.StateQueued, next.Carry.Task.State)
+	require.Len(t, next.Carry.Unstored, 1)
+	w2 := &world{}
+	e2 := newEnv(t, w2)
+	e2.run(next)
+	require.Equal(t, w.stored[0].Blob, w2.stored[0].Blob)
+	require.Equal(t, []byte(`"<&>"`), w2.stored[0].Blob.Content)
+}
+
 // What a task that has not told of its end yet carries is stored and told by the
 // next run.
 func TestWhatWasNotToldIsToldByTheNextRun(t *testing.T) {
