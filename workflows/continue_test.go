@@ -190,7 +190,9 @@ func TestBytesThatAreNotStoredYetCross(t *testing.T) {
 	e := newEnv(t, w)
 	late := time.Hour + time.Minute
 	e.at(time.Minute, func() { e.signal(callback("s", started(1))) })
-	e.at(late, func() { e.signal(callback("late", domain.Event{Type: domain.EventSucceed, Result: []byte(`"<&>"`)})) })
+	e.at(late, func() {
+		e.SignalWorkflow(protocol.SignalCallback, raw(`{"callbackId":"late","event":{"type":"succeed","result":"<&>"}}`))
+	})
 	e.at(late+time.Second, func() {
 		e.update(protocol.UpdateRetry, "r", protocol.Retry{TTLMs: time.Hour.Milliseconds(), By: "ann"})
 		e.suggest()
