@@ -13,7 +13,32 @@ import (
 
 // show writes the task's current details, markdown for the Temporal UI. They
 // live in the worker's memory and are read by a query, so they cost no event.
-func (r *task) show() { workflow.SetCurrentDetails(r.ctx, Details(r.t)) }
+func (r *task) show() {
+	text := Details(r.t)
+	if c := r.in.Carry; c != nil && c.Retry == nil {
+		text += origin(r.t)
+	}
+	workflow.SetCurrentDetails(r.ctx, text)
+}
+
+// origin is what stands in the details of a task's first run. The engine does
+// not give them to a run that continues as new.
+func origin(t domain.Task) string {
+	var b strings.Builder
+	line := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(&b, "- **%s:** %s\n", name, markdown.Text(value))
+		}
+	}
+	line("Task", t.ID)
+	line("Tenant", t.Tenant)
+	line("Run", t.RunID)
+	line("Tool call", t.ToolCallID)
+	for _, name := range workflow.DeterministicKeys(t.Labels) {
+		line("Label "+markdown.Text(name), t.Labels[name])
+	}
+	return b.String()
+}
 
 // Details is a task as markdown.
 func Details(t domain.Task) string {

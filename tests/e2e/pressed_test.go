@@ -162,6 +162,35 @@ func TestTerminatePressedInTheUI(t *testing.T) {
 	require.True(t, again.Existing, "the id stays taken: nothing is started a second time by a repeat")
 }
 
+// Pause stops the workflow and nothing else: what comes meanwhile is kept, and
+// what came in time has happened in time.
+func TestPausePressedInTheUI(t *testing.T) {
+	t.Parallel()
+	b := newBed(within(t, 3*time.Minute), t, awayTools, nil)
+	b.StartWorker()
+	id := "t-1"
+	b.Submit("brief", id)
+	b.Callback(id, "begin", harness.Start("ann"))
+	deadline := b.Describe(id).Task.ExpiresAtMs
+	_, err := b.Temporal.WorkflowService().PauseWorkflowExecution(b.Ctx, &workflowservice.PauseWorkflowExecutionRequest{
+		Namespace: "default", WorkflowId: b.WorkflowID(id), Reason: "pressed", RequestId: "pause",
+	})
+	require.NoError(t, err)
+	_, err = b.Client.Describe(b.Ctx, id)
+	require.ErrorIs(t, err, starter.ErrNoWorker)
+	require.ErrorContains(t, err, "is paused in Temporal")
+	v := b.Callback(id, "end", harness.Succeed("h"))
+	require.Equal(t, starter.VerdictTaken, v.Verdict)
+	require.Less(t, time.Now().UnixMilli(), deadline, "the machine is too slow for this test's deadline")
+	harness.Until(t, time.Minute, "the deadline is over", func() bool { return time.Now().UnixMilli() > deadline+100 })
+	_, err = b.Temporal.WorkflowService().UnpauseWorkflowExecution(b.Ctx, &workflowservice.UnpauseWorkflowExecutionRequest{
+		Namespace: "default", WorkflowId: b.WorkflowID(id), Reason: "pressed", RequestId: "unpause",
+	})
+	require.NoError(t, err)
+	b.UntilClosed(id)
+	require.Equal(t, domain.StateSucceeded, b.Describe(id).Task.State)
+}
+
 // Reset makes another past. A task that is reset comes to the same end with the
 // callbacks that the server brings along, and tells nobody twice.
 func TestResetPressedInTheUI(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	sdkpb "go.temporal.io/api/sdk/v1"
+	"go.temporal.io/sdk/temporal"
 
 	"github.com/wakepoint/wakepoint/activities/tool"
 	"github.com/wakepoint/wakepoint/domain"
@@ -92,11 +93,54 @@ func TestTemporalUIIsTold(t *testing.T) {
 		state, ok := d.TypedSearchAttributes.GetKeyword(protocol.AttrState)
 		require.True(t, ok)
 		require.Equal(t, string(tc.state), state)
-		v, err := b.Temporal.QueryWorkflow(b.Ctx, b.WorkflowID(tc.task), "", "__temporal_workflow_metadata")
-		require.NoError(t, err)
-		var meta sdkpb.WorkflowMetadata
-		require.NoError(t, v.Get(&meta))
-		require.Contains(t, meta.GetCurrentDetails(), tc.current)
+		require.Contains(t, currentDetails(b, tc.task), tc.current)
+	}
+}
+
+// currentDetails asks a worker, as the UI does.
+func currentDetails(b bed, taskID string) string {
+	b.T.Helper()
+	v, err := b.Temporal.QueryWorkflow(b.Ctx, b.WorkflowID(taskID), "", "__temporal_workflow_metadata")
+	require.NoError(b.T, err)
+	var meta sdkpb.WorkflowMetadata
+	require.NoError(b.T, v.Get(&meta))
+	return meta.GetCurrentDetails()
+}
+
+// A task that continues as new looks like the same task.
+func TestTemporalUIAfterContinueAsNew(t *testing.T) {
+	t.Parallel()
+	b := newBed(within(t, 2*time.Minute), t, uiTools, nil)
+	b.StartWorker()
+	b.Client = b.NewClient(func(o *starter.Options) { o.ContinueAfterEvents = 10 })
+	id := "train-1"
+	_, err := b.Client.Submit(b.Ctx, starter.Submission{Tool: "train", TaskID: id, Title: "nightly", Priority: 2, RunID: "run-1", Labels: map[string]string{"team": "search"}})
+	require.NoError(t, err)
+	first, err := b.Temporal.DescribeWorkflow(b.Ctx, b.WorkflowID(id), "")
+	require.NoError(t, err)
+	b.Callback(id, "begin", harness.Start("ann"))
+	for i := range 4 {
+		b.Callback(id, string(rune('a'+i)), harness.Progress(float64(10+i), ""))
+	}
+	runs, err := harness.Runs(b.Ctx, b.Temporal, b.WorkflowID(id))
+	require.NoError(t, err)
+	require.Greater(t, len(runs), 1, "it has continued as new")
+	now, err := b.Temporal.DescribeWorkflow(b.Ctx, b.WorkflowID(id), "")
+	require.NoError(t, err)
+	for _, a := range []temporal.SearchAttributeKeyKeyword{protocol.AttrTenant, protocol.AttrTool, protocol.AttrRun, protocol.AttrState} {
+		before, _ := first.TypedSearchAttributes.GetKeyword(a)
+		after, ok := now.TypedSearchAttributes.GetKeyword(a)
+		require.True(t, ok, a.GetName())
+		require.Equal(t, before, after)
+	}
+	require.Equal(t, first.Memo.GetFields()[protocol.MemoFingerprint].GetData(), now.Memo.GetFields()[protocol.MemoFingerprint].GetData())
+	require.Equal(t, int32(2), now.RawResponse.GetWorkflowExecutionInfo().GetPriority().GetPriorityKey())
+	require.Equal(t, b.Config.Tenant, now.RawResponse.GetWorkflowExecutionInfo().GetPriority().GetFairnessKey())
+	// The engine leaves summary and details with the first run, so that the
+	// current details say what stood there.
+	details := currentDetails(b, id)
+	for _, want := range []string{"- **Tool:** train\n", "- **Title:** nightly\n", "- **Run:** run\\-1\n", "- **Label team:** search\n"} {
+		require.Contains(t, details, want)
 	}
 }
 
@@ -116,7 +160,7 @@ func TestTemporalUIInABrowser(t *testing.T) {
 		tenant = "acme" // for the pictures
 	}
 	b, waits, ended := uiBed(t, tenant)
-	br := harness.OpenBrowser(b.Ctx, t, path, 1280, 860)
+	br := harness.OpenBrowser(b.Ctx, t, path, 1480, 860)
 	// The list is searched by the attributes. Everything after it is a click
 	// away: to load the UI itself is what takes long on a busy machine.
 	br.Visit(b.Ctx, shared.UIURL()+"/namespaces/default/workflows?query="+

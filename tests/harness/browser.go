@@ -218,6 +218,8 @@ const again = 200 * time.Millisecond
 // Picture is the page as PNG.
 func (b *Browser) Picture(ctx context.Context) []byte {
 	b.t.Helper()
+	// What was clicked on last has a frame that a reader would wonder at.
+	b.Eval(ctx, "document.activeElement && document.activeElement.blur()", nil)
 	var got struct{ Data string }
 	b.call(ctx, "Page.captureScreenshot", map[string]any{"format": "png"}, &got)
 	png, err := base64.StdEncoding.DecodeString(got.Data)
