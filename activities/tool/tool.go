@@ -20,8 +20,10 @@ type Executor interface {
 	// Submit gets or creates the job of req.SubmissionKey. A second Submit of a key that is
 	// running or has ended answers with the handle of that job and starts nothing.
 	//
-	// A key whose job is lost (see [StateLost]) is started again under the same key, but only
-	// by a request with a higher Attempt, that is, after somebody has decided to repeat it.
+	// A key whose job is lost (see [StateLost]), or has ended without success, is started again
+	// under the same key, but only by a request with a higher Attempt, that is, after somebody has
+	// decided to repeat it: a task that expires does not wait for the end of its job, so its
+	// retry comes under the key of a job that was ended meanwhile.
 	//
 	// The error is a [*NotStartedError] when it is sure that nothing was started. Any other
 	// error is ambiguous: the key must stay, and Find runs before the next Submit.

@@ -192,6 +192,42 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
+// A task that expired, or whose cancel nobody confirmed, is retried under the key of a job that was
+// ended meanwhile. The retry used to be given that job, and ended at once the way it had.
+func TestRetryAfterAnEndThatNobodyWaitedFor(t *testing.T) {
+	t.Parallel()
+	const twice = `if [ -e "$JOURNAL.once" ]; then echo '{"done":2}' > "$WAKEPOINT_RESULT"; else touch "$JOURNAL.once"; echo ready >> "$JOURNAL"; while :; do sleep 0.02; done; fi`
+	for name, end := range map[string]func(t *testing.T, e *exec.Executor, h tool.Handle){
+		"by its deadline": func(*testing.T, *exec.Executor, tool.Handle) {},
+		"by a cancel":     cancel,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			e := b.script(twice)
+			req := request("k")
+			req.DeadlineAtMs = time.Now().Add(2 * time.Second).UnixMilli()
+			h := submit(t, e, req)
+			b.awaitNote("ready")
+			end(t, e, h)
+			before := settled(t, e, h)
+			if again := submit(t, e, req); !cmp.Equal(again, h) {
+				t.Errorf("the same attempt got %v, want its job %v", again, h)
+			}
+			req.Attempt, req.DeadlineAtMs = 2, time.Now().Add(time.Minute).UnixMilli()
+			next := submit(t, e, req)
+			obs := settled(t, e, next)
+			if obs.State != tool.StateSucceeded || obs.Attempt != 2 {
+				t.Fatalf("after %s attempt 2 is %s", before.State, dump(obs))
+			}
+			req.Attempt = 3
+			if third := submit(t, e, req); !cmp.Equal(third, next) {
+				t.Errorf("a job with a result was repeated: %v, want %v", third, next)
+			}
+		})
+	}
+}
+
 func TestDeadlineBeforeTheStart(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -149,7 +149,7 @@ func endRemains(v view, sig syscall.Signal) (left remains, err error) {
 func (e *Executor) observeOver(ctx context.Context, j job, v view, obs tool.Observation) (tool.Observation, error) {
 	st := v.status
 	obs.State, obs.Definite = tool.StateFailed, true
-	if st.exitedZero() && (st.EndedBy == "" || e.wroteResult(j, st)) {
+	if e.didItsWork(j, st) {
 		return e.succeed(ctx, j, v, obs)
 	}
 	switch {
@@ -175,6 +175,11 @@ func (e *Executor) observeOver(ctx context.Context, j job, v view, obs tool.Obse
 		obs.Error.Details = details(map[string]any{"exitCode": st.ExitCode})
 	}
 	return obs, nil
+}
+
+// didItsWork: the run is over and has a result.
+func (e *Executor) didItsWork(j job, st status) bool {
+	return st.exitedZero() && (st.EndedBy == "" || e.wroteResult(j, st))
 }
 
 // exitedZero: the tool ran and ended with exit status 0.

@@ -158,7 +158,10 @@ func (e *Executor) adopt(j job, req tool.Request) (bool, error) {
 	case phaseRunning:
 		return true, nil
 	case phaseOver:
-		return !v.calledOff(), nil
+		// A run that ended without a result has had its attempt. Whoever asks for a later one under
+		// the same key did not wait for that end: the task expired, and was retried by hand.
+		hadItsAttempt := req.Attempt > v.request.Attempt && !e.didItsWork(j, v.status)
+		return !v.calledOff() && !hadItsAttempt, nil
 	case phaseLost:
 		if req.Attempt <= v.request.Attempt {
 			return true, nil // to be observed as lost; nobody has decided to repeat it

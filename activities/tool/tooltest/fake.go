@@ -1,6 +1,6 @@
 // Package tooltest holds an executor that follows a script, for tests of what calls executors. It
-// keeps the contract of [tool.Executor] (get-or-create by key, lost jobs repeated for a higher
-// attempt only), starts no process and reads no clock.
+// keeps the contract of [tool.Executor] (get-or-create by key, jobs without a result repeated for a
+// higher attempt only), starts no process and reads no clock.
 package tooltest
 
 import (
@@ -200,12 +200,15 @@ func (e *Executor) Submit(_ context.Context, req tool.Request) (tool.Handle, err
 func (e *Executor) getOrCreate(req tool.Request) tool.Handle {
 	key := req.SubmissionKey
 	runs := e.jobs[key]
-	if n := len(runs); n == 0 || runs[n-1].rest[0].State == tool.StateLost && req.Attempt > runs[n-1].attempt {
+	if n := len(runs); n == 0 || req.Attempt > runs[n-1].attempt && over(runs[n-1].rest[0].State) {
 		runs = append(runs, &run{attempt: req.Attempt, rest: e.script(key, n)})
 		e.jobs[key] = runs
 	}
 	return handle(key, len(runs))
 }
+
+// over says of a run that it left nothing for a later attempt.
+func over(s tool.State) bool { return s.Terminal() && s != tool.StateSucceeded }
 
 // script is for the run after n others.
 func (e *Executor) script(key string, n int) []tool.Observation {

@@ -115,6 +115,31 @@ func TestLostJobsAreRepeatedForAHigherAttempt(t *testing.T) {
 	}
 }
 
+func TestEndedJobsAreRepeatedForAHigherAttemptUnlessTheySucceeded(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		end    tool.Observation
+		starts int
+	}{
+		"failed":    {tooltest.Failed("X", true), 2},
+		"cancelled": {tooltest.Cancelled(), 2},
+		"succeeded": {tooltest.Succeeded(`1`), 1},
+		"running":   {tooltest.Running(), 1},
+		"unknown":   {tooltest.Unknown(), 1},
+	} {
+		e := tooltest.New()
+		e.Script("k", tc.end)
+		first := submit(t, e, "k", 1)
+		if again := submit(t, e, "k", 1); !cmp.Equal(again, first) {
+			t.Errorf("%s: the same attempt got %v", name, again)
+		}
+		submit(t, e, "k", 2)
+		if got := e.Started("k"); got != tc.starts {
+			t.Errorf("%s: started %d times, want %d", name, got, tc.starts)
+		}
+	}
+}
+
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	e := tooltest.New()
