@@ -139,17 +139,23 @@ func TestSubmissionThatEndsNeitherWayIsRepeatedAfterAPause(t *testing.T) {
 // the job to itself.
 func TestCancelStopsAJobThatMayHaveBeenStarted(t *testing.T) {
 	t.Parallel()
-	w := &world{submit: func(protocol.SubmitRequest) (protocol.SubmitResult, error) {
-		return protocol.SubmitResult{}, temporal.NewNonRetryableApplicationError("the connection broke", "Odd", nil)
-	}}
-	e := newEnv(t, w)
-	e.at(10*time.Second, func() { e.update(protocol.UpdateCancel, "x", protocol.Cancel{By: "ann"}) })
-	e.run(executed())
-	require.Equal(t, domain.StateCancelled, e.record().Task.State)
-	require.Len(t, w.submits, 1)
-	require.Len(t, w.cancels, 1)
-	require.Nil(t, w.cancels[0].Handle, "it is looked for by its key")
-	require.Equal(t, "acme/t1/1", w.cancels[0].SubmissionKey)
+	for name, err := range map[string]error{
+		"after its submission ended neither way": temporal.NewNonRetryableApplicationError("the connection broke", "Odd", nil),
+		"while its submission goes on":           errGoesOn,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := &world{submit: func(protocol.SubmitRequest) (protocol.SubmitResult, error) { return protocol.SubmitResult{}, err }}
+			e := newEnv(t, w)
+			e.at(10*time.Second, func() { e.update(protocol.UpdateCancel, "x", protocol.Cancel{By: "ann"}) })
+			e.run(executed())
+			require.Equal(t, domain.StateCancelled, e.record().Task.State)
+			require.Len(t, w.submits, 1)
+			require.Len(t, w.cancels, 1)
+			require.Nil(t, w.cancels[0].Handle, "it is looked for by its key")
+			require.Equal(t, "acme/t1/1", w.cancels[0].SubmissionKey)
+		})
+	}
 }
 
 // A manual retry that the rules refuse failed the new run without a record, and

@@ -138,13 +138,13 @@ func (r *task) submitted(attempt int, res protocol.SubmitResult) {
 // says whether it is. Otherwise the deadline has come, the task has ended, or an
 // executor gave an error that the server does not retry: the key stays.
 func (r *task) notSubmitted(attempt int, err error) (definite bool) {
-	if r.submit.told && temporal.IsCanceledError(err) {
-		// Called off before any worker had it.
-		return true
-	}
 	cause, definite := notStarted(err)
 	if !definite {
 		r.stray = true
+		if r.submit.told {
+			// Called off, which does not tell whether a worker was at it.
+			return true
+		}
 		r.log.Warn("submission given up", "attempt", attempt, "error", err)
 		return false
 	}
