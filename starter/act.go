@@ -243,13 +243,13 @@ func (c *Client) noLease(ctx context.Context, taskID string, attempt int) error 
 	t := s.desc.Task
 	switch {
 	case s.ended():
-		return fail(CodeEnded, "stop working on it", "task %s is %s", taskID, t.State)
+		return fail(CodeEnded, "stop working on it", "task %s %s", taskID, Standing(t.State))
 	case t.Policy.LeaseMs == 0:
 		return fail(CodeNoLease, "declare a lease for the tool, or send heartbeats as callbacks", "tool %s has no lease", t.Tool)
 	case t.Attempts != attempt:
 		return fail(CodeNoLease, "stop working on that attempt", "task %s is at attempt %d, not %d", taskID, t.Attempts, attempt)
 	case t.State != domain.StateRunning:
-		return fail(CodeNoLease, "send the event start first", "task %s is %s", taskID, t.State)
+		return fail(CodeNoLease, "send the event start first", "task %s %s", taskID, Standing(t.State))
 	}
 	return fail(CodeNoLease, "send a heartbeat as a callback: it renews a lease that has run out", "the lease of task %s has run out", taskID)
 }

@@ -152,6 +152,18 @@ func (e *Error) because(err error) *Error {
 	return e
 }
 
+// Standing says in words how a task stands: "is running", "has succeeded".
+func Standing(s domain.State) string {
+	switch s {
+	case domain.StateSucceeded, domain.StateFailed, domain.StateExpired:
+		return "has " + string(s)
+	case domain.StateCancelled:
+		return "was cancelled"
+	case domain.StateQueued, domain.StateRunning:
+	}
+	return "is " + string(s)
+}
+
 // invalid takes over a refusal of the domain.
 func invalid(err error) error {
 	var i *domain.InvalidError

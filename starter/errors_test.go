@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 
+	"github.com/wakepoint/wakepoint/domain"
 	"github.com/wakepoint/wakepoint/starter"
 )
 
@@ -94,5 +95,18 @@ func TestErrorText(t *testing.T) {
 	}
 	if errors.Is(e, starter.ErrInvalid) || !errors.Is(fmt.Errorf("op: %w", e), starter.ErrUnknownTask) || starter.CodeOf(nil) != "" {
 		t.Error("codes are confused")
+	}
+}
+
+func TestStanding(t *testing.T) {
+	t.Parallel()
+	want := map[domain.State]string{
+		domain.StateQueued: "is queued", domain.StateRunning: "is running", domain.StateSucceeded: "has succeeded", domain.StateFailed: "has failed",
+		domain.StateExpired: "has expired", domain.StateCancelled: "was cancelled",
+	}
+	for _, s := range domain.States() {
+		if got := starter.Standing(s); got != want[s] {
+			t.Errorf("%s: %q", s, got)
+		}
 	}
 }

@@ -3,12 +3,14 @@ package starter
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/converter"
@@ -85,7 +87,13 @@ func (c *Client) List(ctx context.Context, r ListRequest) (Listing, error) {
 		PageSize: int32(r.PageSize), NextPageToken: token, Query: query,
 	})
 	if err != nil {
-		return Listing{}, engineError(ctx, "list tasks", err)
+		err = engineError(ctx, "list tasks", err)
+		var argument *serviceerror.InvalidArgument
+		if r.Cursor != "" && errors.As(err, &argument) && !errors.Is(err, ErrNotSetUp) {
+			// The filter is ours and sound, so it is the cursor that was refused.
+			err = invalidf("cursor", "must be the cursor of a page before")
+		}
+		return Listing{}, err
 	}
 	out := Listing{Tasks: []Listed{}, Cursor: base64.RawURLEncoding.EncodeToString(resp.GetNextPageToken())}
 	for _, e := range resp.GetExecutions() {

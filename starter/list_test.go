@@ -76,10 +76,10 @@ func TestListRefusesWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	for field, r := range map[string]starter.ListRequest{
-		"state": {State: "paused"}, "pageSize": {PageSize: 501}, "cursor": {Cursor: "!"}, "tool": {Tool: "x' OR WorkflowType = 'AsyncTask"}, "toolCallId": {ToolCall: "\xff"}, "runId": {Run: strings.Repeat("x", 300)},
+		"state": {State: "paused"}, "pageSize": {PageSize: 501}, "cursor": {Cursor: "!"}, "cursor ": {Cursor: "xx"}, "tool": {Tool: "x' OR WorkflowType = 'AsyncTask"}, "toolCallId": {ToolCall: "\xff"}, "runId": {Run: strings.Repeat("x", 300)},
 	} {
 		_, err := w.List(t.Context(), r)
-		if e := as(t, err, starter.ErrInvalid); e.Field != field {
+		if e := as(t, err, starter.ErrInvalid); e.Field != strings.TrimSpace(field) {
 			t.Errorf("%s: %v", field, err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/wakepoint/wakepoint/domain"
 	"github.com/wakepoint/wakepoint/workflows/protocol"
 )
 
@@ -119,7 +120,7 @@ func (l *logReader) read(ctx context.Context) (LogChunk, error) {
 		if l.over {
 			return LogChunk{}, nil
 		}
-		return LogChunk{}, fail(CodeNoLogs, "", "task %s has no job whose log could be read", l.taskID)
+		return LogChunk{}, noJob(t)
 	}
 	if l.started && handle.ID != l.job {
 		// Another attempt writes another log.
@@ -137,6 +138,17 @@ func (l *logReader) read(ctx context.Context) (LogChunk, error) {
 	}
 	l.advance(chunk, s.ended())
 	return LogChunk{LogsResult: chunk, Attempt: t.Attempts}, nil
+}
+
+// noJob says why there is no log to read.
+func noJob(t domain.Task) error {
+	switch {
+	case t.Policy.External:
+		return fail(CodeNoLogs, "look where it is worked on", "task %s is worked on outside, its log is not kept here", t.ID)
+	case t.State.Terminal():
+		return fail(CodeNoLogs, "look at the task: wakepoint task show "+t.ID, "task %s %s, and no job of it is known whose log could be read", t.ID, Standing(t.State))
+	}
+	return fail(CodeNoLogs, "wait for its start: wakepoint task logs --follow "+t.ID, "task %s %s and has not started yet", t.ID, Standing(t.State))
 }
 
 func (l *logReader) size() int {

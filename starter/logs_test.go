@@ -107,7 +107,9 @@ func TestLogsThatCannotBeRead(t *testing.T) {
 		external := w.submit(t, starter.Submission{TaskID: "external"}).TaskID
 		for _, follow := range []bool{false, true} {
 			_, _, err := w.read(t.Context(), external, starter.LogRequest{Follow: follow})
-			is(t, err, starter.ErrNoLogs)
+			if e := as(t, err, starter.ErrNoLogs); e.Hint != "look where it is worked on" {
+				t.Errorf("%v, hint %q", err, e.Hint)
+			}
 		}
 		for field, req := range map[string]starter.LogRequest{"stream": {Stream: "stdin"}, "offset": {Offset: -1}, "limit": {Limit: -1}} {
 			_, _, err := w.read(t.Context(), external, req)

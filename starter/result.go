@@ -38,10 +38,10 @@ func (c *Client) Result(ctx context.Context, taskID string) (*Result, error) {
 	t := s.desc.Task
 	switch {
 	case !s.ended():
-		return nil, fail(CodeNotEnded, "wait for its end: wakepoint task watch "+taskID, "task %s is %s", taskID, t.State)
+		return nil, fail(CodeNotEnded, "wait for its end: wakepoint task watch "+taskID, "task %s %s", taskID, Standing(t.State))
 	case t.State != domain.StateSucceeded:
 		hint := s.desc.NextStep
-		return nil, fail(CodeNotSucceeded, hint, "task %s is %s", taskID, t.State)
+		return nil, fail(CodeNotSucceeded, hint, "task %s %s", taskID, Standing(t.State))
 	}
 	r := c.resultAt(t, t.ResultRef, t.ResultHash)
 	r.ContentType, r.Bytes = t.ContentType, t.ResultBytes

@@ -113,9 +113,9 @@ func judgeRetry(taskID string, t domain.Task, r protocol.Retry) (domain.Task, er
 
 func retryRefused(taskID string, why domain.Reason, state domain.State) error {
 	if why == domain.ReasonNotRetryable {
-		return fail(CodeNotRetryable, "take its result, or submit a new task", "task %s is %s", taskID, state)
+		return fail(CodeNotRetryable, "take its result, or submit a new task", "task %s %s", taskID, Standing(state))
 	}
-	return fail(CodeNotEnded, "wait for its end, or cancel it first", "task %s is %s", taskID, state)
+	return fail(CodeNotEnded, "wait for its end, or cancel it first", "task %s %s", taskID, Standing(state))
 }
 
 // retryOpen is for a task whose workflow is open: it waits for a late result, or

@@ -66,6 +66,8 @@ type demonstration struct {
 	steps  []demo.Step
 	stack  stack
 	s      *session
+	// temporary says that the data folder goes with the demo.
+	temporary bool
 	// tasks are the ids of the steps that are not skipped, at their places.
 	tasks []string
 	crash *crash
@@ -141,7 +143,7 @@ func (d *demonstration) dataFolder() (dir string, remove func(), err error) {
 	if dir, err = os.MkdirTemp("", "wakepoint-demo-"); err != nil {
 		return "", nil, err
 	}
-	d.a.dataDir = dir
+	d.a.dataDir, d.temporary = dir, true
 	return dir, func() { _ = os.RemoveAll(dir) }, nil
 }
 
@@ -346,7 +348,11 @@ func (d *demonstration) giveUp(ctx context.Context, before error) error {
 	case left > 0:
 		return failf(codeFailure, "look for processes of "+commandTool, "the demo was given up, and %s may still run", term.Count(left, "tool"))
 	case interrupted:
-		return failf(codeInterrupted, "", "interrupted; the tasks were cancelled")
+		text := "interrupted; its tools were stopped"
+		if d.temporary {
+			text += ", nothing is left"
+		}
+		return failf(codeInterrupted, "", "%s", text)
 	}
 	return before
 }

@@ -83,7 +83,7 @@ var exitOf = map[string]int{
 	string(starter.CodeIDInUse): ExitConflict, string(starter.CodeNotRetryable): ExitConflict, string(starter.CodeNotEnded): ExitConflict,
 	string(starter.CodeEnded): ExitConflict, string(starter.CodeKeyReused): ExitConflict, string(starter.CodeConflict): ExitConflict,
 	string(starter.CodeNoLease): ExitConflict,
-	string(starter.CodeNoLogs):  ExitFailure, string(starter.CodeResultExpired): ExitFailure, string(starter.CodeResultCorrupt): ExitFailure,
+	string(starter.CodeNoLogs):  ExitConflict, string(starter.CodeResultExpired): ExitFailure, string(starter.CodeResultCorrupt): ExitFailure,
 	string(starter.CodeResultOutside): ExitFailure, string(starter.CodeInternal): ExitFailure,
 }
 

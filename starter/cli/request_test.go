@@ -164,6 +164,76 @@ func TestVerdictsOfCallbacks(t *testing.T) {
 	}
 }
 
+// TestStaleCallbackNamesTheAttempt: after a retry a callback needs its attempt, and
+// the refusal says which.
+func TestStaleCallbackNamesTheAttempt(t *testing.T) {
+	t.Parallel()
+	again := newTask(t, "again", domain.Policy{}, started, broken)
+	again.State, again.Retries, again.MaxAttempts = domain.StateQueued, 1, 3
+	runs := again
+	runs.ID, runs.State, runs.Attempts = "runs", domain.StateRunning, 2
+	for line, want := range map[string]string{
+		"task callback again --type start":    "hint: if it is for the attempt that begins, give --attempt 2\n",
+		"task callback again --type succeed":  "hint: attempt 2 has not begun: send --type start --attempt 2 first\n",
+		"task callback runs --type heartbeat": "hint: if it is for the attempt that runs, give --attempt 2\n",
+		"task callback done --type heartbeat": "hint: look at the task: wakepoint task show done\n",
+	} {
+		f := setup(t)
+		f.tasks["again"], f.tasks["runs"] = describe(again), describe(runs)
+		f.verdict = starter.Verdict{Verdict: starter.VerdictStale, Outcome: domain.Outcome{Reason: domain.ReasonStaleAttempt, State: domain.StateQueued, Version: 3}}
+		got := run(t, f, "", strings.Fields(line)...)
+		if got.code != cli.ExitConflict || got.stderr != "error: stale: it belongs to another attempt; the task is queued at version 3\n"+want {
+			t.Errorf("%s: %v, want %s", line, got, want)
+		}
+	}
+	f := setup(t)
+	f.tasks["again"] = describe(again)
+	if got := run(t, f, "", "task", "show", "again"); !strings.Contains(got.stdout, "1 of 3, attempt 2 comes next\n") {
+		t.Errorf("%v", got)
+	}
+}
+
+// TestRefusalsAreWords: what the rules call their reasons is for programs.
+func TestRefusalsAreWords(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		line   string
+		reason domain.Reason
+		state  domain.State
+		want   string
+	}{
+		{"task answer asking q1 --text yes", domain.ReasonAnswerConflict, domain.StateRunning, "error: question q1 was answered already; the task is running\n"},
+		{"task answer asking q9 --text yes", domain.ReasonUnknownQuestion, domain.StateRunning, "error: the task asks no question q9; the task is running\n"},
+		{"task cancel done", domain.ReasonTerminalConflict, domain.StateSucceeded, "error: the task has succeeded\n"},
+		{"task cancel gone", domain.ReasonTerminalConflict, domain.StateCancelled, "error: the task was cancelled\n"},
+	} {
+		f := setup(t)
+		f.outcome = domain.Outcome{Reason: c.reason, State: c.state, Version: 3}
+		got := run(t, f, "", strings.Fields(c.line)...)
+		if got.code != cli.ExitConflict || !strings.HasPrefix(got.stderr, c.want) {
+			t.Errorf("%s: %v\nwant %s", c.line, got, c.want)
+		}
+	}
+}
+
+// TestDeliverOfATaskWithoutResult tells a result that is to come from none.
+func TestDeliverOfATaskWithoutResult(t *testing.T) {
+	t.Parallel()
+	for id, c := range map[string]struct {
+		code int
+		want string
+	}{
+		"running": {cli.ExitConflict, "error: task running is running and has no result yet\nhint: wait for its end: wakepoint task watch running\n"},
+		"failed":  {cli.ExitTaskEnded, "error: task failed has failed and has no result to deliver\nhint: look at the task: wakepoint task show failed\n"},
+	} {
+		f := setup(t)
+		f.deliver.Reason = domain.ReasonNotSucceeded
+		if got := run(t, f, "", "task", "deliver", id, "--key", "k"); got.code != c.code || got.stderr != c.want {
+			t.Errorf("%v\nwant %s", got, c.want)
+		}
+	}
+}
+
 // TestInputOfAnotherTypeHasAHint: on a shell everything is text, and the error of
 // the schema alone does not say how a number is given.
 func TestInputOfAnotherTypeHasAHint(t *testing.T) {

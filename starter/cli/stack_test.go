@@ -308,7 +308,7 @@ func TestInterruptedDemoLeavesNothingBehind(t *testing.T) {
 	s := &fakeStack{}
 	s.onKill = cancel
 	got, _ := runDemo(t, ctx, f, s, "--crash")
-	if got.code != cli.ExitInterrupted || s.stopped != 1 || !strings.HasSuffix(got.stderr, "error: interrupted; the tasks were cancelled\n") {
+	if got.code != cli.ExitInterrupted || s.stopped != 1 || !strings.HasSuffix(got.stderr, "error: interrupted; its tools were stopped, nothing is left\n") {
 		t.Errorf("%v", got)
 	}
 	for id, n := range looks {

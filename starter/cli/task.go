@@ -15,6 +15,7 @@ import (
 
 	"github.com/wakepoint/wakepoint/config"
 	"github.com/wakepoint/wakepoint/domain"
+	"github.com/wakepoint/wakepoint/starter"
 )
 
 func (a *app) taskCommand() *cobra.Command {
@@ -105,15 +106,20 @@ func (a *app) jsonContent(flag, arg string, limit int64) (json.RawMessage, error
 // printOutcome tells what a request came to. A request that was refused is a
 // failure, but for one that had been made before.
 func (a *app) printOutcome(taskID string, o domain.Outcome, said string) error {
+	return a.printAnswer(taskID, "", o, said)
+}
+
+// printAnswer is printOutcome of what is about a question.
+func (a *app) printAnswer(taskID, question string, o domain.Outcome, said string) error {
 	if !o.Changed && !o.Duplicate && refused(o.Reason) {
-		return failf("conflict", "look at the task: wakepoint task show "+taskID, "%s: task %s is %s", o.Reason, taskID, o.State)
+		return failf("conflict", "look at the task: wakepoint task show "+taskID, "%s", refusal(o.Reason, question, o.State))
 	}
 	if a.json {
 		return a.printJSON(o)
 	}
 	state := ""
-	if o.State != "" {
-		state = "; the task is " + string(o.State)
+	if o.State != "" && string(o.State) != said {
+		state = "; the task " + starter.Standing(o.State)
 	}
 	again := ""
 	if o.Duplicate {

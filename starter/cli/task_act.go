@@ -96,7 +96,7 @@ takes one answer.`,
 			if err != nil {
 				return err
 			}
-			return a.printOutcome(args[0], o, "answered")
+			return a.printAnswer(args[0], ans.QuestionID, o, "answered")
 		})(cmd, args)
 	}
 	return cmd
@@ -114,7 +114,7 @@ func (a *app) attachCommand() *cobra.Command {
 				return a.printJSON(out)
 			}
 			if out.Task != nil {
-				a.say("the task has ended (%s), so the target will not be told", out.Task.State)
+				a.say("the task %s, so the target will not be told", starter.Standing(out.Task.State))
 				return nil
 			}
 			return a.printOutcome(args[0], out.Outcome, "attached")

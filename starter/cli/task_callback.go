@@ -41,7 +41,7 @@ answer says so. Without --callback-id one is made. The verdict is accepted, take
 	fl.StringVar(&f.event, "event", "", "the whole event as JSON, @FILE, or - for standard input")
 	fl.StringVar(&f.cb.CallbackID, "callback-id", "", "id of the callback (default one is made)")
 	fl.StringVar(&f.cb.Source, "source", "cli", "who sends, for the history")
-	fl.IntVar(&f.cb.Event.Attempt, "attempt", 0, "attempt that it belongs to (default any)")
+	fl.IntVar(&f.cb.Event.Attempt, "attempt", 0, "attempt that it belongs to (default any, but needed after a manual retry)")
 	fl.StringVar(&f.cb.Event.Worker, "worker", "", "who works on it")
 	fl.Float64Var(&f.progress, "progress", 0, "percent, 0 to 100")
 	fl.StringVar(&f.cb.Event.Stage, "stage", "", "what is being done")
@@ -138,19 +138,39 @@ func (a *app) callback(ctx context.Context, s *session, taskID string, f callbac
 	switch v.Verdict {
 	case starter.VerdictAccepted, starter.VerdictTaken, starter.VerdictDuplicate:
 	case starter.VerdictStale, starter.VerdictLate, starter.VerdictConflict, starter.VerdictRejected, starter.VerdictUnknownTask:
-		return failf("conflict", "look at the task: wakepoint task show "+taskID, "%s: %s; the task is %s at version %d",
-			v.Verdict, v.Outcome.Reason, v.Outcome.State, v.Outcome.Version)
+		return failf("conflict", a.verdictHint(ctx, s, taskID, v, f.cb.Event), "%s: %s at version %d",
+			v.Verdict, refusal(v.Outcome.Reason, f.cb.Event.QuestionID, v.Outcome.State), v.Outcome.Version)
 	}
 	if a.json {
 		return a.printJSON(v)
 	}
 	text := string(v.Verdict)
 	if v.Outcome.Reason != "" {
-		text += fmt.Sprintf(": %s; the task is %s at version %d", v.Outcome.Reason, v.Outcome.State, v.Outcome.Version)
+		text += fmt.Sprintf(": %s; the task %s at version %d", v.Outcome.Reason, starter.Standing(v.Outcome.State), v.Outcome.Version)
 	}
 	fmt.Fprintln(a.out, text)
 	if v.Verdict == starter.VerdictTaken {
 		a.say("note: no worker answered; the callback is kept and will be applied")
 	}
 	return nil
+}
+
+// verdictHint says what to do about a callback that was refused: of one that
+// belongs to another attempt, which attempt to name.
+func (a *app) verdictHint(ctx context.Context, s *session, taskID string, v starter.Verdict, e domain.Event) string {
+	look := "look at the task: wakepoint task show " + taskID
+	if v.Outcome.Reason != domain.ReasonStaleAttempt {
+		return look
+	}
+	d, err := s.tasks.Describe(ctx, taskID)
+	switch t := d.Task; {
+	case err != nil || t.State.Terminal():
+		return look
+	case t.State == domain.StateQueued && e.Type == domain.EventStart:
+		return fmt.Sprintf("if it is for the attempt that begins, give --attempt %d", t.Attempts+1)
+	case t.State == domain.StateQueued:
+		return fmt.Sprintf("attempt %d has not begun: send --type start --attempt %d first", t.Attempts+1, t.Attempts+1)
+	default:
+		return fmt.Sprintf("if it is for the attempt that runs, give --attempt %d", t.Attempts)
+	}
 }

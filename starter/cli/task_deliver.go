@@ -40,9 +40,9 @@ func (a *app) deliver(ctx context.Context, s *session, taskID, key string) error
 	case d.Reason == domain.ReasonKeyReused:
 		return failf(string(starter.CodeKeyReused), "use a key of its own for each task", "the key was used for another task")
 	case d.Reason == domain.ReasonNotSucceeded:
-		return failf(string(starter.CodeNotSucceeded), "wakepoint task show "+taskID, "task %s has no result to deliver", taskID)
+		return noResult(ctx, s, taskID)
 	default:
-		return failf(string(starter.CodeConflict), "", "not delivered: %s", d.Reason)
+		return failf(string(starter.CodeConflict), "", "not delivered: %s", refusal(d.Reason, "", ""))
 	}
 	if a.json {
 		return a.printJSON(d)
@@ -62,6 +62,21 @@ func (a *app) deliver(ctx context.Context, s *session, taskID, key string) error
 		a.say("note: delivered before, this is the same receipt")
 	}
 	return nil
+}
+
+// noResult says whether a task has no result yet, or never will.
+func noResult(ctx context.Context, s *session, taskID string) error {
+	d, err := s.tasks.Describe(ctx, taskID)
+	switch state := d.Task.State; {
+	case err != nil:
+		return err
+	case state == domain.StateSucceeded: // since
+		return failf(string(starter.CodeNotEnded), "ask again with the same key", "task %s had no result yet", taskID)
+	case !state.Terminal():
+		return failf(string(starter.CodeNotEnded), "wait for its end: wakepoint task watch "+taskID, "task %s %s and has no result yet", taskID, starter.Standing(state))
+	default:
+		return failf(string(starter.CodeNotSucceeded), "look at the task: wakepoint task show "+taskID, "task %s %s and has no result to deliver", taskID, starter.Standing(state))
+	}
 }
 
 func (a *app) deliveryCommand() *cobra.Command {

@@ -178,7 +178,7 @@ func (a *app) accepted(s *session, sub starter.Submitted) {
 	case sub.State == "":
 		a.say("accepted before")
 	default:
-		a.say("accepted before, it is %s", sub.State)
+		a.say("accepted before, it %s", starter.Standing(sub.State))
 	}
 	if link := s.link(sub.WorkflowID, ""); link != "" {
 		a.say("temporal ui: %s", link)

@@ -9,6 +9,7 @@ import (
 	"github.com/wakepoint/wakepoint/domain"
 	"github.com/wakepoint/wakepoint/starter"
 	"github.com/wakepoint/wakepoint/starter/cli/term"
+	"github.com/wakepoint/wakepoint/store/blobref"
 	"github.com/wakepoint/wakepoint/workflows/protocol"
 )
 
@@ -63,19 +64,27 @@ func note(d starter.Description) string {
 
 // eventText says in words what happened to a task.
 func eventText(e domain.Event) string {
-	parts := []string{string(e.Type)}
+	var parts []string
+	if e.Type != domain.EventHeartbeat || e.Stage == "" {
+		parts = append(parts, string(e.Type))
+	}
 	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
 	if e.Progress != nil {
 		add("%g%%", *e.Progress)
 	}
 	if e.Stage != "" {
-		add("%s", e.Stage)
+		if len(parts) == 0 {
+			// A heartbeat that is told of is one that changed the stage.
+			add("stage %s", e.Stage)
+		} else {
+			add("%s", e.Stage)
+		}
 	}
 	if e.Worker != "" {
 		add("by worker %s", e.Worker)
 	}
 	if e.ResultRef != "" {
-		if e.Bytes > 0 {
+		if kept(e.ResultRef) {
 			add("result of %s", term.Bytes(e.Bytes))
 		} else {
 			add("result %s", e.ResultRef)
@@ -110,7 +119,7 @@ func (a *app) fields(s *session, d starter.Description) []term.Field {
 		{Name: "tool", Value: join(": ", t.Tool, t.Title)},
 		{Name: "phase", Value: string(d.Phase) + " (" + string(t.State) + ", version " + fmt.Sprint(t.Version) + ")"},
 		{Name: "progress", Value: join("  ", a.progress(d), t.Stage)},
-		{Name: "attempt", Value: fmt.Sprintf("%d of %d", t.Attempts, t.MaxAttempts)},
+		{Name: "attempt", Value: attempt(t)},
 		{Name: "waits for", Value: d.WaitsFor},
 		{Name: "worker", Value: t.Worker},
 		{Name: "submitted", Value: a.moment(t.CreatedAtMs)},
@@ -130,6 +139,20 @@ func (a *app) fields(s *session, d starter.Description) []term.Field {
 	}
 	return append(f, term.Field{Name: "workflow", Value: d.WorkflowID}, term.Field{Name: "temporal ui", Value: s.link(d.WorkflowID, d.RunID)})
 }
+
+// attempt says which attempt it is, and of a task that was tried before which one
+// comes: callbacks after a retry have to name it.
+func attempt(t domain.Task) string {
+	text := fmt.Sprintf("%d of %d", t.Attempts, t.MaxAttempts)
+	if t.State == domain.StateQueued && t.Attempts > 0 {
+		text += fmt.Sprintf(", attempt %d comes next", t.Attempts+1)
+	}
+	return text
+}
+
+// kept tells whether a result is in the store, so that its size is known, if only
+// as 0. That of one elsewhere is not.
+func kept(ref string) bool { return strings.HasPrefix(ref, blobref.Scheme) }
 
 // moreFields are those that most tasks don't have.
 func (a *app) moreFields(d starter.Description) []term.Field {
@@ -159,7 +182,7 @@ func (a *app) moreFields(d starter.Description) []term.Field {
 	}
 	if t.ResultRef != "" {
 		size := ""
-		if t.ResultBytes > 0 {
+		if kept(t.ResultRef) {
 			size = term.Bytes(t.ResultBytes)
 		}
 		add("result", join(", ", size, t.ContentType, "sha256 "+t.ResultHash))

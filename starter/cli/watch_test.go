@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/wakepoint/wakepoint/domain"
 	"github.com/wakepoint/wakepoint/starter/cli"
 )
 
@@ -58,6 +59,26 @@ func TestWatchSeveralTellsEachOnce(t *testing.T) {
 	want := "nothing: unknown-task: there is no task nothing\nerror: 2 of 3 tasks did not succeed: failed, nothing\nhint: wakepoint task show failed\n"
 	if got.stderr != want {
 		t.Errorf("said %q, want %q", got.stderr, want)
+	}
+}
+
+// TestWatchTellsOfStagesAndEmptyResults: a stage that changes comes as a heartbeat,
+// and a result may have no bytes.
+func TestWatchTellsOfStagesAndEmptyResults(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	empty := succeeded
+	empty.Bytes = 0
+	events := []domain.Event{started, {Type: domain.EventHeartbeat, Stage: "unpacking"}, empty}
+	f.changes["done"] = history(t, "done", events...)
+	f.tasks["done"] = describe(newTask(t, "done", domain.Policy{}, events...))
+	got := run(t, f, "", "task", "watch", "done")
+	want := "done 03:04:05 v0 now queued\ndone 03:04:06 v1 start, by worker host-1/pid 7\ndone 03:04:07 v2 stage unpacking\ndone 03:04:08 v3 succeed, result of 0 B\n"
+	if got.code != cli.ExitOK || got.stdout != want {
+		t.Errorf("%v\nwant\n%s", got, want)
+	}
+	if got := run(t, f, "", "task", "show", "done"); !strings.Contains(got.stdout, "0 B, application/json, sha256 abc\n") {
+		t.Errorf("%v", got)
 	}
 }
 
