@@ -17,6 +17,7 @@ import (
 	"github.com/wakepoint/wakepoint/starter"
 	"github.com/wakepoint/wakepoint/starter/cli/dev"
 	"github.com/wakepoint/wakepoint/starter/cli/term"
+	"github.com/wakepoint/wakepoint/worker"
 )
 
 // stackFlags are those of the commands that start an engine.
@@ -93,6 +94,11 @@ func (a *app) dev(ctx context.Context, f stackFlags) error {
 	if err != nil {
 		return err
 	}
+	if !f.noWorker {
+		if err := a.checkTools(ctx, cfg); err != nil {
+			return err
+		}
+	}
 	o, err := a.stackOptions(ctx, cfg, f)
 	if err != nil {
 		return err
@@ -100,12 +106,37 @@ func (a *app) dev(ctx context.Context, f stackFlags) error {
 	o.Notify = a.tellEvent
 	s, err := a.deps.start(ctx, o)
 	if err != nil {
-		return err
+		return a.told(err)
 	}
 	if err := a.devReady(cfg, s.Info(), f); err != nil {
 		return a.stopStack(ctx, s, err)
 	}
-	return a.stopStack(ctx, s, s.Wait(ctx))
+	return a.told(a.stopStack(ctx, s, s.Wait(ctx)))
+}
+
+// checkTools finds what the worker would refuse, before anything is started.
+func (a *app) checkTools(ctx context.Context, cfg *config.Config) error {
+	err := worker.Check(ctx, worker.Options{Config: cfg, Getenv: a.env.get})
+	if err != nil {
+		return &failure{code: codeConfig, message: err.Error(), hint: hintTools(cfg), cause: err}
+	}
+	return nil
+}
+
+func hintTools(cfg *config.Config) string {
+	return "mend the tools in " + cfg.File + "; see docs/exec.md"
+}
+
+// told drops what a child wrote last from its error: people have read it as it
+// was written.
+func (a *app) told(err error) error {
+	var child *dev.ExitError
+	if a.json || !errors.As(err, &child) {
+		return err
+	}
+	short := *child
+	short.Tail = nil
+	return &short
 }
 
 // stackOptions puts an engine and a worker of this program together.

@@ -128,6 +128,9 @@ func failureOf(ctx context.Context, err error) *failure {
 		return &failure{code: codeConfig, message: broken.Error(), hint: "mend the file; docs/config.md lists its keys", cause: err}
 	case errors.As(err, &inUse):
 		return &failure{code: codeInUse, message: inUse.Error(), hint: "use what runs there already, or another folder: --data DIR", cause: err}
+	case errors.As(err, &child) && child.Name == "worker" && child.Code == ExitUsage:
+		// The worker is this program too, and means by it what we do.
+		return &failure{code: codeConfig, message: child.Error(), tail: child.Tail, cause: err}
 	case errors.As(err, &child):
 		return &failure{code: codeChild, message: child.Error(), tail: child.Tail, cause: err}
 	case errors.Is(err, dev.ErrNoEngine):

@@ -116,10 +116,10 @@ func TestDevTellsWhatHappensToItsChildren(t *testing.T) {
 	env := []string{"TEMPORAL_CONFIG_FILE=" + filepath.Join(dir, "none.toml")}
 	code := cli.RunWith(t.Context(), []string{"dev", "--engine", "x:1", "--json"}, strings.NewReader(""), &stdout, &stderr, env, cli.Parts{Now: now, Dir: dir, Start: s.starts})
 	var info dev.Info
-	if err := json.Unmarshal(stdout.Bytes(), &info); err != nil || info != s.info || code != cli.ExitUnreachable {
+	if err := json.Unmarshal(stdout.Bytes(), &info); err != nil || info != s.info || code != cli.ExitUsage {
 		t.Errorf("exit %d, %q, %v", code, &stdout, err)
 	}
-	if want := "{\"error\":{\"code\":\"child-ended\",\"message\":\"the worker ended: exit status 2\"}}\n"; stderr.String() != want {
+	if want := "{\"error\":{\"code\":\"invalid-configuration\",\"message\":\"the worker ended: exit status 2\"}}\n"; stderr.String() != want {
 		t.Errorf("with --json it said %q", &stderr)
 	}
 	stderr.Reset()
@@ -130,6 +130,30 @@ func TestDevTellsWhatHappensToItsChildren(t *testing.T) {
 	}
 	if s.options.Worker != nil {
 		t.Error("--no-worker has a worker")
+	}
+}
+
+// TestDevChecksTheToolsBeforeItStarts: an engine is not started for tools that no
+// worker would take.
+func TestDevChecksTheToolsBeforeItStarts(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := write(t, filepath.Join(dir, "wakepoint.yaml"), "tools:\n  gone: {exec: {argv: [no-such-program-anywhere]}}\n  shell: {exec: {argv: [sh, -c, \"echo ${input.x}\"]}}\n")
+	var stdout, stderr bytes.Buffer
+	env := []string{"TEMPORAL_CONFIG_FILE=" + filepath.Join(dir, "none.toml")}
+	s := &fakeStack{waited: func() error { return nil }}
+	parts := cli.Parts{Now: now, Dir: dir, Self: "/bin/wakepoint", Start: s.starts}
+	code := cli.RunWith(t.Context(), []string{"dev", "--engine", "x:1"}, strings.NewReader(""), &stdout, &stderr, env, parts)
+	lines := strings.Split(stderr.String(), "\n")
+	if code != cli.ExitUsage || s.options.DataDir != "" || len(lines) != 4 || !strings.HasPrefix(lines[0], `error: exec tool "gone": argv: program `) ||
+		!strings.HasPrefix(lines[1], `exec tool "shell": argv[2] `) || lines[2] != "hint: mend the tools in "+file+"; see docs/exec.md" {
+		t.Errorf("exit %d, started %q: %s", code, s.options.DataDir, &stderr)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
+		t.Errorf("left %v, %v", left, err)
+	}
+	if code := cli.RunWith(t.Context(), []string{"dev", "--engine", "x:1", "--no-worker"}, strings.NewReader(""), &stdout, &stderr, env, parts); code != cli.ExitOK {
+		t.Errorf("without a worker: exit %d", code)
 	}
 }
 

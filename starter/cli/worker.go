@@ -84,7 +84,7 @@ func (a *app) worker(ctx context.Context, f workerFlags) error {
 	defer func() { _ = blobs.Close() }()
 	w, err := worker.New(worker.Options{Temporal: c, Config: cfg, Store: blobs, Host: f.host, Logger: logger, Getenv: a.env.get})
 	if err != nil {
-		return &failure{code: codeConfig, message: err.Error(), hint: "mend the configuration", cause: err}
+		return &failure{code: codeConfig, message: err.Error(), hint: hintTools(cfg), cause: err}
 	}
 	if err := w.Start(); err != nil {
 		return err

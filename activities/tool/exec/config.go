@@ -198,6 +198,11 @@ func (c Config) validateEnv() error {
 func (c Config) lookProgram() (string, error) {
 	path, err := osexec.LookPath(c.Argv[0])
 	if err != nil {
+		// The error repeats the name of the program around its reason.
+		var look *osexec.Error
+		if errors.As(err, &look) {
+			err = look.Err
+		}
 		return "", fmt.Errorf("argv: program %q was not found or is not executable: %w", c.Argv[0], err)
 	}
 	return filepath.Abs(path)

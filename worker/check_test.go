@@ -1,0 +1,53 @@
+package worker_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/wakepoint/wakepoint/config"
+	"github.com/wakepoint/wakepoint/worker"
+)
+
+// TestCheckNamesAllThatIsWrong: whoever mends a configuration wants to do it once.
+func TestCheckNamesAllThatIsWrong(t *testing.T) {
+	t.Parallel()
+	check := func(text string) error {
+		cfg, err := config.Parse(t.TempDir()+"/wakepoint.yaml", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = worker.Check(t.Context(), worker.Options{Config: cfg, Getenv: func(string) string { return "" }})
+		if left, _ := os.ReadDir(cfg.Dir); len(left) > 0 {
+			t.Errorf("checking left %v", left)
+		}
+		return err
+	}
+	err := check(`tools:
+  gone: {exec: {argv: [no-such-program-anywhere]}}
+  fine: {exec: {argv: ["true"]}}
+  odd: {exec: {argv: ["true", "${nothing}"]}}
+  shell: {exec: {argv: [sh, -c, "echo ${input.x}"]}}
+  outside: {executor: external}
+  ours: {executor: of-ours}
+`)
+	if err == nil {
+		t.Fatal("nothing was found")
+	}
+	lines := strings.Split(err.Error(), "\n")
+	want := []string{`exec tool "gone": argv: program "no-such-program-anywhere" was not found`, `exec tool "odd": argv[1] "${nothing}": `, `exec tool "shell": argv[2] `, "tools.ours.executor must be "}
+	if len(lines) != len(want) {
+		t.Fatalf("%d lines, want %d: %v", len(lines), len(want), err)
+	}
+	for i, line := range lines {
+		if !strings.Contains(line, want[i]) {
+			t.Errorf("%q, want %q", line, want[i])
+		}
+	}
+	if strings.Count(lines[0], "no-such-program-anywhere") != 1 {
+		t.Errorf("it stutters: %s", lines[0])
+	}
+	if err := check("tools: {fine: {exec: {argv: [\"true\"]}}}\n"); err != nil {
+		t.Error(err)
+	}
+}
