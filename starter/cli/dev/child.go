@@ -103,15 +103,21 @@ func (c *child) stop(grace time.Duration, kill <-chan struct{}) error {
 	case <-c.done:
 		return nil
 	case <-timer.C:
+		c.kill()
+		<-c.done
+		return errKilled
 	case <-kill:
 	}
 	c.kill()
 	<-c.done
-	return errKilled
+	return errHurried
 }
 
 // errKilled is that a child did not end when it was asked to.
 var errKilled = errors.New("it did not end when asked to, and was killed")
+
+// errHurried is that somebody would not wait for its end.
+var errHurried = errors.New("killed, as asked")
 
 // kill ends the child without asking.
 func (c *child) kill() { _ = c.cmd.Process.Kill() }

@@ -79,6 +79,17 @@ func takeLock(dir string) (*lock, error) {
 	return &lock{file: file}, nil
 }
 
+// ours tells whether the folder is still the one that was locked: one that was
+// removed, or put in its place, is not.
+func (l *lock) ours() bool {
+	held, err := l.file.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Stat(l.file.Name())
+	return err == nil && os.SameFile(held, there)
+}
+
 // release empties the file, whose text is for people, and drops the lock.
 func (l *lock) release() {
 	_ = l.file.Truncate(0)

@@ -58,6 +58,9 @@ type Options struct {
 	// Grace is how long a child has to end when asked to; the embedded engine
 	// itself gives up after 20 s. Default: 25 s.
 	Grace time.Duration
+	// Watch is how often it is looked whether the data folder is still there.
+	// Default: 2 s.
+	Watch time.Duration
 }
 
 func (o Options) withDefaults() Options {
@@ -81,6 +84,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Grace == 0 {
 		o.Grace = 25 * time.Second
+	}
+	if o.Watch == 0 {
+		o.Watch = 2 * time.Second
 	}
 	o.Backoff = o.Backoff.withDefaults()
 	return o
@@ -251,7 +257,12 @@ func (s *Stack) up(ctx context.Context, k *keeper) error {
 // Info says where everything is.
 func (s *Stack) Info() Info { return s.info }
 
-// Wait returns when ctx ends, or when a child was given up, with the reason.
+// ErrFolderLost is that the data folder of a running stack was removed or
+// replaced: what the children write is lost, and nobody finds them any more.
+var ErrFolderLost = errors.New("the data folder was removed or replaced while it was in use")
+
+// Wait returns when ctx ends, or with the reason when a child was given up or the
+// data folder is gone.
 func (s *Stack) Wait(ctx context.Context) error {
 	var engine, worker <-chan struct{}
 	if s.engine != nil {
@@ -260,13 +271,21 @@ func (s *Stack) Wait(ctx context.Context) error {
 	if s.worker != nil {
 		worker = s.worker.over
 	}
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-engine:
-		return s.engine.err
-	case <-worker:
-		return s.worker.err
+	ticker := time.NewTicker(s.o.Watch)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-engine:
+			return s.engine.err
+		case <-worker:
+			return s.worker.err
+		case <-ticker.C:
+			if !s.lock.ours() {
+				return fmt.Errorf("%w: %s", ErrFolderLost, s.o.DataDir)
+			}
+		}
 	}
 }
 
@@ -306,11 +325,14 @@ func (s *Stack) Stop(ctx context.Context) error {
 			s.stopEngine()
 			<-s.engine.over
 		}
-		s.stopErr = errors.Join(
-			remove(filepath.Join(s.o.DataDir, infoFile)),
-			remove(filepath.Join(s.o.DataDir, workerReadyFile)),
-			remove(filepath.Join(s.o.DataDir, engineReadyFile)),
-		)
+		// The files of another folder in the same place are somebody else's.
+		if s.lock.ours() {
+			s.stopErr = errors.Join(
+				remove(filepath.Join(s.o.DataDir, infoFile)),
+				remove(filepath.Join(s.o.DataDir, workerReadyFile)),
+				remove(filepath.Join(s.o.DataDir, engineReadyFile)),
+			)
+		}
 		s.lock.release()
 	})
 	return s.stopErr

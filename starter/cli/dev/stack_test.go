@@ -248,10 +248,41 @@ func TestStubbornWorkerIsKilledAndTheEngineStillStopsCleanly(t *testing.T) {
 	if err := s.Stop(hurry); err != nil {
 		t.Error(err)
 	}
-	if ev := e.next(t, "worker", dev.Stopped); ev.Err == nil {
-		t.Error("nobody is told that the worker had to be killed")
+	if ev := e.next(t, "worker", dev.Stopped); ev.Err == nil || ev.Err.Error() != "killed, as asked" {
+		t.Errorf("of the worker that had to be killed is told %v", ev.Err)
 	}
 	e.next(t, "engine", dev.Stopped)
+}
+
+func TestLostDataFolderEndsTheStack(t *testing.T) {
+	t.Parallel()
+	for name, replace := range map[string]bool{"removed": false, "replaced": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			data := filepath.Join(t.TempDir(), "data")
+			o := options(program(t, "wakepoint-engine"), data)
+			o.Watch = time.Millisecond
+			s, _ := start(t, o)
+			if err := os.Rename(data, data+".old"); err != nil {
+				t.Fatal(err)
+			}
+			theirs := filepath.Join(data, "dev.json")
+			if replace {
+				if err := errors.Join(os.Mkdir(data, 0o700), os.WriteFile(filepath.Join(data, "dev.lock"), nil, 0o600), os.WriteFile(theirs, nil, 0o600)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := s.Wait(t.Context()); !errors.Is(err, dev.ErrFolderLost) {
+				t.Errorf("the stack ended by %v", err)
+			}
+			if err := s.Stop(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if _, err := os.Stat(theirs); replace && err != nil {
+				t.Errorf("a file of the new folder was taken away: %v", err)
+			}
+		})
+	}
 }
 
 func TestNothingOutlivesAKilledSupervisor(t *testing.T) {
