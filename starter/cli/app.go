@@ -55,6 +55,8 @@ type deps struct {
 	dir, self func() (string, error)
 	// zone is where the person sits, for times.
 	zone *time.Location
+	// signals gives the signals that ask for the end, until it is released.
+	signals func() (<-chan os.Signal, func())
 	// start starts an engine and a worker.
 	start func(ctx context.Context, o dev.Options) (stack, error)
 }
@@ -70,7 +72,7 @@ type stack interface {
 
 func realDeps() deps {
 	return deps{
-		now: time.Now, connect: connect, dir: os.Getwd, self: os.Executable, zone: time.Local,
+		now: time.Now, connect: connect, dir: os.Getwd, self: os.Executable, zone: time.Local, signals: listen,
 		start: func(ctx context.Context, o dev.Options) (stack, error) { return dev.Start(ctx, o) },
 	}
 }

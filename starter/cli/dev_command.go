@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -108,6 +109,9 @@ func (a *app) dev(ctx context.Context, f stackFlags) error {
 	if err != nil {
 		return a.told(err)
 	}
+	// From here on a signal that comes twice must not end this process at once.
+	_, release := a.deps.signals()
+	defer release()
 	if err := a.devReady(cfg, s.Info(), f); err != nil {
 		return a.stopStack(ctx, s, err)
 	}
@@ -260,16 +264,48 @@ func (a *app) tellEvent(e dev.Event) {
 	}
 }
 
+// again is how soon after the first ctrl-c another one is a second one: a terminal
+// and a program in between may each pass on the same.
+const again = time.Second
+
 // stopStack stops the children in order; a second ctrl-c kills them. The error
 // is the one before, else that of stopping.
 func (a *app) stopStack(ctx context.Context, s stack, before error) error {
-	hurry, cancel := signal.NotifyContext(context.WithoutCancel(ctx), os.Interrupt, syscall.SIGTERM)
+	signals, release := a.deps.signals()
+	defer release()
+	hurry, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
+	// When nobody has asked for the end, the first ctrl-c is the second wish.
+	var from time.Time
 	if ctx.Err() != nil {
 		a.say("stopping; ctrl-c again kills")
+		from = a.deps.now().Add(again)
 	}
+	go func() {
+		for {
+			select {
+			case sig := <-signals:
+				// Those who stop services send SIGTERM as often as they like.
+				if sig == os.Interrupt && !a.deps.now().Before(from) {
+					cancel()
+					return
+				}
+			case <-hurry.Done():
+				return
+			}
+		}
+	}()
 	if err := s.Stop(hurry); before == nil {
 		return err
 	}
 	return before
+}
+
+// listen catches the signals that ask for the end. While it does, none of them
+// ends the process by itself.
+func listen() (<-chan os.Signal, func()) {
+	const more = 8
+	ch := make(chan os.Signal, more)
+	signal.Notify(ch, os.Interrupt, syscall.SIGTERM)
+	return ch, func() { signal.Stop(ch) }
 }

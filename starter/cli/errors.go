@@ -137,6 +137,8 @@ func failureOf(ctx context.Context, err error) *failure {
 		return &failure{code: codeNoEngine, message: err.Error(), hint: "build it with `make build`, or name one: --engine PATH or --engine HOST:PORT", cause: err}
 	case errors.Is(err, dev.ErrNotReached):
 		return &failure{code: string(starter.CodeUnavailable), message: err.Error(), hint: "check the address and that the engine runs", cause: err}
+	case errors.Is(err, dev.ErrFolderLost):
+		return &failure{code: codeFailure, message: err.Error(), hint: "put it back if you can, then start again: wakepoint dev", cause: err}
 	case errors.Is(err, demo.ErrNoTree):
 		return &failure{code: codeNoSourceTree, message: err.Error(), hint: "name the root of a Go module: wakepoint demo DIR", cause: err}
 	case errors.Is(err, config.ErrSecret):

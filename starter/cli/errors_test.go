@@ -9,12 +9,15 @@ import (
 	"strings"
 	"testing"
 
+	"go.temporal.io/sdk/temporal"
+
 	"github.com/wakepoint/wakepoint/config"
 	"github.com/wakepoint/wakepoint/domain"
 	"github.com/wakepoint/wakepoint/starter"
 	"github.com/wakepoint/wakepoint/starter/cli"
 	"github.com/wakepoint/wakepoint/starter/cli/demo"
 	"github.com/wakepoint/wakepoint/starter/cli/dev"
+	"github.com/wakepoint/wakepoint/workflows/protocol"
 )
 
 // TestEveryCodeHasItsExitCode holds the table of exit codes against the closed
@@ -64,6 +67,7 @@ func TestErrorsOfTheParts(t *testing.T) {
 		"no engine":     {fmt.Errorf("%w: none", dev.ErrNoEngine), 5, "error: no engine: none\nhint: build it with `make build`, or name one: --engine PATH or --engine HOST:PORT\n"},
 		"not reached":   {fmt.Errorf("%w at x", dev.ErrNotReached), 5, "error: the engine does not answer at x\nhint: check the address and that the engine runs\n"},
 		"a child":       {&dev.ExitError{Name: "engine", How: "exit status 1", Code: 1, Tail: []string{"error: the disk\x1b[31m", "is full"}}, 5, "error: the engine ended: exit status 1\n  error: the disk [31m\n  is full\n"},
+		"lost":          {fmt.Errorf("%w: /d", dev.ErrFolderLost), 1, "error: the data folder was removed or replaced while it was in use: /d\nhint: put it back if you can, then start again: wakepoint dev\n"},
 		"no tree":       {fmt.Errorf("%w: none", demo.ErrNoTree), 2, "error: no Go source tree: none\nhint: name the root of a Go module: wakepoint demo DIR\n"},
 		"anything":      {errors.New("broken\x1b[2J pipe"), 1, "error: broken [2J pipe\n"},
 	} {
@@ -98,6 +102,26 @@ func TestExitCodesAreDocumented(t *testing.T) {
 		row := fmt.Sprintf("| %d | %s |", e.Code(), e.Meaning())
 		if !strings.Contains(string(page), row) {
 			t.Errorf("docs/cli.md lacks the row %s", row)
+		}
+	}
+}
+
+// TestWorkerDoesNotShoutAnswers: that a tool was not started is told to its task,
+// and is no error of the worker.
+func TestWorkerDoesNotShoutAnswers(t *testing.T) {
+	t.Parallel()
+	refused := temporal.NewNonRetryableApplicationError("no such file", protocol.ErrTypeNotStarted, nil)
+	for level, want := range map[string]string{"warn": "level=ERROR msg=\"Activity error.\" Error=broken\n", "debug": "level=DEBUG msg=\"Activity error.\" Error=\"no such file"} {
+		var b strings.Builder
+		log, err := cli.WorkerLogger(&b, level)
+		if err != nil {
+			t.Fatal(err)
+		}
+		log = log.With("worker", 1)
+		log.Error("Activity error.", "Error", error(refused))
+		log.Error("Activity error.", "Error", errors.New("broken"))
+		if lines := strings.Count(b.String(), "\n"); lines != map[string]int{"warn": 1, "debug": 2}[level] || !strings.Contains(strings.ReplaceAll(b.String(), "worker=1 ", ""), want) {
+			t.Errorf("%s: it wrote %s", level, b.String())
 		}
 	}
 }

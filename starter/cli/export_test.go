@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"io"
+	"log/slog"
+	"os"
 	"time"
 
 	"github.com/wakepoint/wakepoint/starter/cli/dev"
@@ -26,9 +28,13 @@ type Parts struct {
 	// ConnectErr is what connecting gives.
 	ConnectErr error
 	Now        time.Time
-	Dir, Self  string
-	UIURL      string
-	Start      func(ctx context.Context, o dev.Options) (Stack, error)
+	// Clock comes before Now.
+	Clock func() time.Time
+	// Signals are those that ask for the end. Nil are none.
+	Signals   chan os.Signal
+	Dir, Self string
+	UIURL     string
+	Start     func(ctx context.Context, o dev.Options) (Stack, error)
 	// Found takes what a real connection would have used.
 	Found *Endpoint
 }
@@ -55,7 +61,13 @@ func (a *app) found() (Endpoint, error) {
 // RunWith is Run in a world of parts.
 func RunWith(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, env []string, p Parts) int {
 	return run(ctx, args, stdin, stdout, stderr, env, deps{
-		now: func() time.Time { return p.Now },
+		now: func() time.Time {
+			if p.Clock != nil {
+				return p.Clock()
+			}
+			return p.Now
+		},
+		signals: func() (<-chan os.Signal, func()) { return p.Signals, func() {} },
 		connect: func(_ context.Context, a *app, _ needs) (*session, error) {
 			if p.ConnectErr != nil {
 				return nil, p.ConnectErr
@@ -73,4 +85,9 @@ func RunWith(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 		zone:  time.UTC,
 		start: p.Start,
 	})
+}
+
+// WorkerLogger is the logger of wakepoint worker.
+func WorkerLogger(w io.Writer, level string) (*slog.Logger, error) {
+	return (&app{err: w}).workerLogger(level)
 }

@@ -9,7 +9,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/wakepoint/wakepoint/domain"
 	"github.com/wakepoint/wakepoint/starter/cli"
@@ -22,10 +25,12 @@ type fakeStack struct {
 	options dev.Options
 	info    dev.Info
 	// waited is called when somebody waits for the end, and gives it.
-	waited  func() error
-	onKill  func()
-	killed  int
-	stopped int
+	waited func() error
+	onKill func()
+	// stopping is called while the stack is stopped.
+	stopping func(hurry context.Context)
+	killed   int
+	stopped  int
 }
 
 func (s *fakeStack) Info() dev.Info { return s.info }
@@ -48,7 +53,10 @@ func (s *fakeStack) KillWorker() (int, error) {
 
 func (s *fakeStack) AwaitWorker(_ context.Context, pid int) (int, error) { return pid + 1, nil }
 
-func (s *fakeStack) Stop(context.Context) error {
+func (s *fakeStack) Stop(ctx context.Context) error {
+	if s.stopping != nil {
+		s.stopping(ctx)
+	}
 	s.stopped++
 	return nil
 }
@@ -154,6 +162,39 @@ func TestDevChecksTheToolsBeforeItStarts(t *testing.T) {
 	}
 	if code := cli.RunWith(t.Context(), []string{"dev", "--engine", "x:1", "--no-worker"}, strings.NewReader(""), &stdout, &stderr, env, parts); code != cli.ExitOK {
 		t.Errorf("without a worker: exit %d", code)
+	}
+}
+
+// TestOnlyASecondCtrlCKills: a service manager repeats SIGTERM, and one press may
+// arrive twice.
+func TestOnlyASecondCtrlCKills(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	var clock atomic.Int64
+	signals := make(chan os.Signal)
+	s := &fakeStack{waited: func() error {
+		cancel()
+		return nil
+	}}
+	s.stopping = func(hurry context.Context) {
+		// Each is taken only when the one before has been dealt with.
+		for _, sig := range []os.Signal{syscall.SIGTERM, os.Interrupt, syscall.SIGTERM, syscall.SIGTERM} {
+			signals <- sig
+		}
+		clock.Store(int64(2 * time.Second))
+		signals <- syscall.SIGTERM
+		if hurry.Err() != nil {
+			t.Error("it was killed before anybody asked for that")
+		}
+		signals <- os.Interrupt
+		<-hurry.Done()
+	}
+	var stdout, stderr bytes.Buffer
+	code := cli.RunWith(ctx, []string{"dev", "--engine", "x:1"}, strings.NewReader(""), &stdout, &stderr, []string{"TEMPORAL_CONFIG_FILE=" + filepath.Join(dir, "none.toml")},
+		cli.Parts{Clock: func() time.Time { return now.Add(time.Duration(clock.Load())) }, Signals: signals, Dir: dir, Start: s.starts})
+	if code != cli.ExitOK || s.stopped != 1 || !strings.HasSuffix(stderr.String(), "stopping; ctrl-c again kills\n") {
+		t.Errorf("exit %d: %s", code, &stderr)
 	}
 }
 

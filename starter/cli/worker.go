@@ -6,15 +6,19 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"go.temporal.io/sdk/temporal"
 
 	"github.com/wakepoint/wakepoint/config"
+	"github.com/wakepoint/wakepoint/starter"
 	"github.com/wakepoint/wakepoint/starter/cli/dev"
 	"github.com/wakepoint/wakepoint/starter/cli/term"
 	"github.com/wakepoint/wakepoint/store"
 	"github.com/wakepoint/wakepoint/worker"
+	"github.com/wakepoint/wakepoint/workflows/protocol"
 )
 
 // workerFlags are those of worker.
@@ -132,8 +136,41 @@ func (a *app) workerLogger(level string) (*slog.Logger, error) {
 		return nil, usage("", "--log-level must be debug, info, warn or error, not %q", level)
 	}
 	o := &slog.HandlerOptions{Level: l}
+	var h slog.Handler = slog.NewTextHandler(a.err, o)
 	if a.json {
-		return slog.New(slog.NewJSONHandler(a.err, o)), nil
+		h = slog.NewJSONHandler(a.err, o)
 	}
-	return slog.New(slog.NewTextHandler(a.err, o)), nil
+	return slog.New(quietHandler{h}), nil
 }
+
+// quietHandler takes for details what the SDK logs as errors and are answers: a
+// tool that was not started says so to its task.
+type quietHandler struct{ slog.Handler }
+
+func (h quietHandler) Handle(ctx context.Context, r slog.Record) error {
+	answer := false
+	r.Attrs(func(at slog.Attr) bool {
+		err, _ := at.Value.Any().(error)
+		var app *temporal.ApplicationError
+		answer = errors.As(err, &app) && slices.Contains(answers, app.Type())
+		return !answer
+	})
+	if answer && r.Level > slog.LevelDebug {
+		if !h.Enabled(ctx, slog.LevelDebug) {
+			return nil
+		}
+		r.Level = slog.LevelDebug
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+func (h quietHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return quietHandler{h.Handler.WithAttrs(attrs)}
+}
+
+func (h quietHandler) WithGroup(name string) slog.Handler {
+	return quietHandler{h.Handler.WithGroup(name)}
+}
+
+// answers are the types of activities' errors that are answers.
+var answers = []string{protocol.ErrTypeNotStarted, protocol.ErrTypeStillRunning, protocol.ErrTypeNotDelivered, string(starter.CodeNoLogs)}
