@@ -184,7 +184,7 @@ func TestSilentLeaseOfAnExternalTaskRequeues(t *testing.T) {
 	})
 	require.Equal(t, []domain.EventType{domain.EventStart, domain.EventSuspect, domain.EventRequeue}, eventTypes(d.Task))
 	require.Equal(t, domain.CodeWorkerLost, d.Task.Error.Code)
-	require.Equal(t, domain.PhaseRetryWait, d.Phase)
+	require.Positive(t, d.Task.RetryAtMs)
 
 	_, err := b.Client.Heartbeat(b.Ctx, id, starter.Heartbeat{Attempt: 1})
 	require.ErrorIs(t, err, starter.ErrNoLease)

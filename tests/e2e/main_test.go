@@ -31,7 +31,7 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	if shared, err = harness.StartEngine(dir); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

@@ -1,7 +1,6 @@
 package harness
 
 import (
-	"context"
 	"log/slog"
 	"path/filepath"
 	"testing"
@@ -41,7 +40,7 @@ func Install(t testing.TB, e *Engine, tenant, yaml string, executors map[string]
 	t.Cleanup(c.Close)
 	url, err := store.FileURL(filepath.Join(dir, "blobs"))
 	must(t, err)
-	st, err := store.Open(context.Background(), url)
+	st, err := store.Open(t.Context(), url)
 	must(t, err)
 	t.Cleanup(func() { _ = st.Close() })
 	in := &Installation{T: t, Engine: e, Temporal: c, Config: cfg, Store: st}
