@@ -2,9 +2,11 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -100,14 +102,23 @@ func (s *schema) validate(raw json.RawMessage) error {
 	return domain.Invalid(pointer("input", all[0].InstanceLocation), "must match the tool's schema: %s", strings.Join(rules, "; "))
 }
 
-// leaves are the rules that were broken in the end, in the library's order.
+// leaves are the rules that were broken in the end, by place: the library goes
+// through the members of an object in Go's random order.
 func leaves(e *jsonschema.ValidationError) []*jsonschema.ValidationError {
+	all := unordered(e)
+	slices.SortStableFunc(all, func(a, b *jsonschema.ValidationError) int {
+		return cmp.Or(slices.Compare(a.InstanceLocation, b.InstanceLocation), cmp.Compare(reason(a), reason(b)))
+	})
+	return all
+}
+
+func unordered(e *jsonschema.ValidationError) []*jsonschema.ValidationError {
 	if len(e.Causes) == 0 {
 		return []*jsonschema.ValidationError{e}
 	}
 	var all []*jsonschema.ValidationError
 	for _, c := range e.Causes {
-		all = append(all, leaves(c)...)
+		all = append(all, unordered(c)...)
 	}
 	return all
 }
