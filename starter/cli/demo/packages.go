@@ -104,10 +104,24 @@ func (p goPackage) testBytes() int64 {
 	return n
 }
 
+// farFetched are names of folders whose tests look at more than their package:
+// they put whole programs together, and take their time.
+var farFetched = []string{"test", "tests", "e2e", "integration", "acceptance", "bench", "benchmarks"}
+
+// apart tells whether a package lies in such a folder.
+func (p goPackage) apart() bool {
+	return slices.ContainsFunc(strings.Split(shortPath(p.ImportPath, p.Module.Path), "/"), func(part string) bool {
+		return slices.Contains(farFetched, part)
+	})
+}
+
+// maxTestBytes bounds the tests of a package, so that it is a small one.
+const maxTestBytes = 128 << 10
+
 // maxTestPackages bounds a run of the tests.
 const maxTestPackages = 4
 
-// testable chooses the packages whose tests are run: those that touch nothing
+// testable chooses the packages whose tests are run: small ones that touch nothing
 // and need least of others, then those with the largest tests.
 func testable(all []goPackage) []goPackage {
 	tree := make(map[string]goPackage, len(all))
@@ -118,7 +132,7 @@ func testable(all []goPackage) []goPackage {
 	var some []goPackage
 	for _, p := range all {
 		ok, n := pure(p, tree)
-		if ok && len(p.TestGoFiles)+len(p.XTestGoFiles) > 0 {
+		if ok && !p.apart() && len(p.TestGoFiles)+len(p.XTestGoFiles) > 0 && p.testBytes() <= maxTestBytes {
 			some, foreign[p.ImportPath] = append(some, p), n
 		}
 	}

@@ -62,7 +62,7 @@ func test(ctx context.Context, j *job) (any, error) {
 		return nil, err
 	}
 	t := &tally{job: j, module: module, total: total, ended: len(paths), of: map[string]*PackageTests{}}
-	args := append([]string{"test", "-json", "-count=1", "-vet=off", "-timeout", testTimeout}, paths...)
+	args := append([]string{"test", "-json", "-count=1", "-short", "-vet=off", "-timeout", testTimeout}, paths...)
 	err = j.lines(ctx, t.line, "go", args...)
 	// A failed test is a result; no word of any package is a failure.
 	if err != nil && len(t.of) == 0 {

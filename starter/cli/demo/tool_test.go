@@ -3,6 +3,7 @@ package demo_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -108,7 +109,20 @@ func TestVet(t *testing.T) {
 
 func TestTestsOfPurePackages(t *testing.T) {
 	t.Parallel()
-	got := run[demo.TestResult](t, demo.ToolTest, tree(t))
+	dir := tree(t)
+	// What is far-fetched or large is left out too.
+	empty := func(pkg string) string {
+		return "package " + pkg + "\n\nimport \"testing\"\n\nfunc TestIt(t *testing.T) {}\n"
+	}
+	for name, content := range map[string]string{
+		"tests/all/all_test.go": empty("all"), "huge/huge_test.go": empty("huge") + strings.Repeat("// much more of it\n", 10_000),
+	} {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(content), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := run[demo.TestResult](t, demo.ToolTest, dir)
 	for i := range got.Packages {
 		got.Packages[i].Seconds = 0
 	}
