@@ -103,12 +103,12 @@ func (a *Activities) Send(ctx context.Context, req protocol.SendRequest) (protoc
 func (a *Activities) knows(ctx context.Context, t Target, key string) (bool, error) {
 	u, err := url.Parse(t.AskURL)
 	if err != nil {
-		return false, notDelivered("askUrl is no URL", nil, 0, false)
+		return false, notURL()
 	}
 	q := u.Query()
 	q.Set("id", key)
 	u.RawQuery = q.Encode()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	r, err := newRequest(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return false, err
 	}
@@ -123,7 +123,7 @@ func (a *Activities) knows(ctx context.Context, t Target, key string) (bool, err
 	case http.StatusNotFound:
 		return false, nil
 	}
-	return false, notDelivered("the target, asked, answered "+resp.Status, nil, retryAfter(resp, a.o.Now()), true)
+	return false, notDelivered("the target, asked, answered "+status(resp), nil, retryAfter(resp, a.o.Now()), true)
 }
 
 func (a *Activities) post(ctx context.Context, t Target, req protocol.SendRequest) (int, error) {
@@ -136,9 +136,9 @@ func (a *Activities) post(ctx context.Context, t Target, req protocol.SendReques
 	if err != nil {
 		return 0, err
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, t.URL, bytes.NewReader(body))
+	r, err := newRequest(ctx, http.MethodPost, t.URL, bytes.NewReader(body))
 	if err != nil {
-		return 0, notDelivered("the target's url is no URL", nil, 0, false)
+		return 0, err
 	}
 	stamp := strconv.FormatInt(now.Unix(), 10)
 	r.Header.Set("Content-Type", "application/json")
@@ -159,7 +159,27 @@ func (a *Activities) post(ctx context.Context, t Target, req protocol.SendReques
 	case resp.StatusCode == http.StatusGone:
 		return resp.StatusCode, notDelivered("the target is gone (410)", nil, 0, false)
 	}
-	return resp.StatusCode, notDelivered("the target answered "+resp.Status, nil, retryAfter(resp, a.o.Now()), true)
+	return resp.StatusCode, notDelivered("the target answered "+status(resp), nil, retryAfter(resp, a.o.Now()), true)
+}
+
+// newRequest refuses what is no address of a web server, for good and without
+// repeating it: whatever it is, it may be secret.
+func newRequest(ctx context.Context, method, rawURL string, body io.Reader) (*http.Request, error) {
+	r, err := http.NewRequestWithContext(ctx, method, rawURL, body)
+	if err != nil || (r.URL.Scheme != "http" && r.URL.Scheme != "https") {
+		return nil, notURL()
+	}
+	return r, nil
+}
+
+func notURL() error {
+	return notDelivered("the target's url or askUrl in the worker's wakepoint.yaml is no http or https URL", nil, 0, false)
+}
+
+// status has not the other side's own words: they may repeat what it was sent,
+// and they are kept in history.
+func status(resp *http.Response) string {
+	return strings.TrimSpace(strconv.Itoa(resp.StatusCode) + " " + http.StatusText(resp.StatusCode))
 }
 
 // sign is the signature of Standard Webhooks, version v1: HMAC-SHA256 over id,

@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 
 	"go.temporal.io/sdk/temporal"
@@ -83,7 +84,8 @@ func taskError(f *tool.Failure) *domain.TaskError {
 		Code: f.Code, Message: cut(f.Message, domain.MaxErrorText), Severity: domain.Severity(f.Severity),
 		Class: domain.Class(f.Class), Retryable: f.Retryable, Details: f.Details,
 	}
-	if len(e.Details) > domain.MaxDetails {
+	if len(e.Details) > domain.MaxDetails || !json.Valid(e.Details) {
+		// JSON that is none could not even be written into the answer.
 		e.Details = nil
 	}
 	return e
