@@ -2,7 +2,6 @@ package config
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -107,7 +106,7 @@ func (s *schema) validate(raw json.RawMessage) error {
 func leaves(e *jsonschema.ValidationError) []*jsonschema.ValidationError {
 	all := unordered(e)
 	slices.SortStableFunc(all, func(a, b *jsonschema.ValidationError) int {
-		return cmp.Or(slices.Compare(a.InstanceLocation, b.InstanceLocation), cmp.Compare(reason(a), reason(b)))
+		return slices.Compare(a.InstanceLocation, b.InstanceLocation)
 	})
 	return all
 }
