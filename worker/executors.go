@@ -33,7 +33,7 @@ func (o Options) executors() (map[string]tool.Executor, error) {
 		case t.Executor == config.ExecutorExternal:
 		default:
 			ex, ok := o.Executors[t.Executor]
-			if !ok {
+			if !ok || ex == nil {
 				wrong = append(wrong, domain.Invalid("tools."+t.Name+".executor", "must be exec, external or one that this program registers, not %q", t.Executor))
 				continue
 			}

@@ -103,6 +103,8 @@ func (o Options) validate() error {
 		return domain.Invalid("dataDir", "must be an absolute path, not %q", o.DataDir)
 	case strings.TrimSpace(o.Host) == "" || len(o.Host) > domain.MaxID:
 		return domain.Invalid("host", "must be 1 to %d bytes", domain.MaxID)
+	case o.StopTimeout < 0:
+		return domain.Invalid("stopTimeout", "must be > 0, it is %s", o.StopTimeout)
 	}
 	return nil
 }

@@ -1,0 +1,203 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
+	sdkworker "go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/wakepoint/wakepoint/activities"
+	"github.com/wakepoint/wakepoint/activities/tool"
+	"github.com/wakepoint/wakepoint/activities/tool/tooltest"
+	"github.com/wakepoint/wakepoint/config"
+	"github.com/wakepoint/wakepoint/domain"
+	"github.com/wakepoint/wakepoint/store"
+	"github.com/wakepoint/wakepoint/worker"
+	"github.com/wakepoint/wakepoint/workflows/protocol"
+)
+
+// options are those of a worker that could start, but for its engine: nothing is
+// listening there.
+func options(t *testing.T, tools string) worker.Options {
+	t.Helper()
+	dir := t.TempDir()
+	cfg, err := config.Parse(filepath.Join(dir, "wakepoint.yaml"), []byte(tools))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.NewLazyClient(client.Options{HostPort: "127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	s, err := store.Open(t.Context(), "mem://")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return worker.Options{
+		Temporal: c, Config: cfg, Store: s, DataDir: dir, Host: "host-1", SupervisorArgv: []string{"/bin/true"},
+		Getenv: func(string) string { return "" },
+	}
+}
+
+func TestOptions(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		change func(*worker.Options)
+		field  string
+	}{
+		"sound":                {func(*worker.Options) {}, ""},
+		"the host's own name":  {func(o *worker.Options) { o.Host = "" }, ""},
+		"the program itself":   {func(o *worker.Options) { o.SupervisorArgv = nil }, ""},
+		"no connection":        {func(o *worker.Options) { o.Temporal = nil }, "temporal"},
+		"no configuration":     {func(o *worker.Options) { o.Config = nil }, "config"},
+		"no store":             {func(o *worker.Options) { o.Store = nil }, "store"},
+		"a relative folder":    {func(o *worker.Options) { o.DataDir = "data" }, "dataDir"},
+		"a blank host":         {func(o *worker.Options) { o.Host = "  " }, "host"},
+		"a long host":          {func(o *worker.Options) { o.Host = strings.Repeat("h", 129) }, "host"},
+		"a stop before it was": {func(o *worker.Options) { o.StopTimeout = -time.Second }, "stopTimeout"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := options(t, "tools: {outside: {executor: external}}\n")
+			tc.change(&o)
+			w, err := worker.New(o)
+			var invalid *domain.InvalidError
+			switch {
+			case tc.field == "" && (err != nil || len(w.TaskQueues()) != 2):
+				t.Errorf("%v", err)
+			case tc.field != "" && (!errors.As(err, &invalid) || invalid.Field != tc.field):
+				t.Errorf("error = %v, want one about %s", err, tc.field)
+			}
+		})
+	}
+}
+
+// What a tool needs is looked at before anything is started, so that a task does
+// not find out in the middle.
+func TestNewRefusesToolsThatCannotRun(t *testing.T) {
+	t.Parallel()
+	env := func(name string) string { return map[string]string{"BAD": "whsec_!", "GOOD": "whsec_AAEC"}[name] }
+	for name, tc := range map[string]struct {
+		yaml string
+		with map[string]tool.Executor
+		want string
+	}{
+		"a program that is not there":    {yaml: "tools: {gone: {exec: {argv: [no-such-program-anywhere]}}}\n", want: "no-such-program-anywhere"},
+		"an executor nobody registered":  {yaml: "tools: {ours: {executor: of-ours}}\n", want: "tools.ours.executor must be exec, external or one that this program registers"},
+		"an executor that is nil":        {yaml: "tools: {ours: {executor: of-ours}}\n", with: map[string]tool.Executor{"of-ours": nil}, want: "tools.ours.executor"},
+		"a registered executor":          {yaml: "tools: {ours: {executor: of-ours}}\n", with: map[string]tool.Executor{"of-ours": tooltest.New()}},
+		"a secret that is not set":       {yaml: "targets: {ops: {url: 'https://x.example', secret: {env: NONE}}}\n", want: "target ops"},
+		"a secret that is none":          {yaml: "targets: {ops: {url: 'https://x.example', secret: {env: BAD}}}\n", want: "target ops: secret"},
+		"a secret in a file that is not": {yaml: "targets: {ops: {url: 'https://x.example', secret: {file: gone}}}\n", want: "target ops"},
+		"a good secret":                  {yaml: "targets: {ops: {url: 'https://x.example', secret: {env: GOOD}}}\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := options(t, tc.yaml)
+			o.Executors, o.Getenv = tc.with, env
+			_, err := worker.New(o)
+			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("error = %v, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
+// Workflows run on the main queue; a job of exec is looked at on its host's own;
+// a tool may name a queue, which is served once.
+func TestTaskQueues(t *testing.T) {
+	t.Parallel()
+	const yaml = "tools:\n  a: {executor: external, taskQueue: gpu}\n  b: {executor: external, taskQueue: gpu}\n  c: {executor: external, taskQueue: q}\n  d: {executor: external}\n"
+	o := options(t, yaml)
+	w, err := worker.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"wakepoint", "wakepoint-host-host-1", "gpu", "q"}, w.TaskQueues()); diff != "" {
+		t.Error(diff)
+	}
+	o.TaskQueue, o.Host = "q", "host-2"
+	if w, err = worker.New(o); err != nil {
+		t.Fatal(err)
+	}
+	// Tools that name no queue were declared with the configuration's.
+	if diff := cmp.Diff([]string{"q", "q-host-host-2", "gpu", "wakepoint"}, w.TaskQueues()); diff != "" {
+		t.Error(diff)
+	}
+	w.TaskQueues()[0] = "changed"
+	if w.TaskQueues()[0] != "q" {
+		t.Error("the caller can change the worker's own list")
+	}
+}
+
+// registry keeps the names under which things are registered.
+type registry struct {
+	sdkworker.WorkflowRegistry
+	sdkworker.ActivityRegistry
+	names []string
+}
+
+func (r *registry) RegisterWorkflowWithOptions(_ any, o workflow.RegisterOptions) {
+	r.names = append(r.names, o.Name)
+}
+
+func (r *registry) RegisterActivityWithOptions(_ any, o activity.RegisterOptions) {
+	r.names = append(r.names, o.Name)
+}
+
+// Every workflow and activity of the contract is registered, under its name there.
+func TestEverythingIsRegistered(t *testing.T) {
+	t.Parallel()
+	o := options(t, "tools: {outside: {executor: external}}\n")
+	acts, err := activities.New(activities.Options{Blobs: o.Store, Signals: o.Temporal})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &registry{}
+	worker.RegisterWorkflows(r)
+	worker.RegisterActivities(r, acts)
+	src, err := os.ReadFile("../workflows/protocol/names.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for _, m := range regexp.MustCompile(`(?m)^\s+(?:Activity|Workflow)\w+\s+= "(.+)"$`).FindAllStringSubmatch(string(src), -1) {
+		want = append(want, m[1])
+	}
+	if len(want) < 11 {
+		t.Fatalf("found %d names", len(want))
+	}
+	slices.Sort(want)
+	slices.Sort(r.names)
+	if diff := cmp.Diff(want, r.names); diff != "" {
+		t.Errorf("names (-contract +registered):\n%s", diff)
+	}
+}
+
+// A worker whose engine is away says so and leaves nothing running.
+func TestStartWithoutAnEngine(t *testing.T) {
+	t.Parallel()
+	o := options(t, "tools: {outside: {executor: external}}\n")
+	w, err := worker.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := w.Run(ctx); err == nil || !strings.Contains(err.Error(), "task queue "+protocol.DefaultTaskQueue) {
+		t.Errorf("error = %v, want one that names the queue", err)
+	}
+}
