@@ -1,16 +1,17 @@
 package starter
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
-	"errors"
+	"encoding/binary"
 	"fmt"
+	"hash/crc32"
 	"slices"
 	"strings"
 	"time"
 
 	"go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/converter"
@@ -79,23 +80,17 @@ func (c *Client) List(ctx context.Context, r ListRequest) (Listing, error) {
 	if r.PageSize < 1 || r.PageSize > MaxPageSize {
 		return Listing{}, invalidf("pageSize", "must be 1 to %d, it is %d", MaxPageSize, r.PageSize)
 	}
-	token, err := base64.RawURLEncoding.DecodeString(r.Cursor)
-	if err != nil {
-		return Listing{}, invalidf("cursor", "must be the cursor of a page before")
+	token, ok := openCursor(r.Cursor, query)
+	if !ok {
+		return Listing{}, invalidf("cursor", "must be the cursor of a page before, of the same list")
 	}
 	resp, err := c.engine.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
 		PageSize: int32(r.PageSize), NextPageToken: token, Query: query,
 	})
 	if err != nil {
-		err = engineError(ctx, "list tasks", err)
-		var argument *serviceerror.InvalidArgument
-		if r.Cursor != "" && errors.As(err, &argument) && !errors.Is(err, ErrNotSetUp) {
-			// The filter is ours and sound, so it is the cursor that was refused.
-			err = invalidf("cursor", "must be the cursor of a page before")
-		}
-		return Listing{}, err
+		return Listing{}, engineError(ctx, "list tasks", err)
 	}
-	out := Listing{Tasks: []Listed{}, Cursor: base64.RawURLEncoding.EncodeToString(resp.GetNextPageToken())}
+	out := Listing{Tasks: []Listed{}, Cursor: makeCursor(resp.GetNextPageToken(), query)}
 	for _, e := range resp.GetExecutions() {
 		t, ok := c.listed(e)
 		seen := slices.ContainsFunc(out.Tasks, func(o Listed) bool { return o.TaskID == t.TaskID })
@@ -104,6 +99,35 @@ func (c *Client) List(ctx context.Context, r ListRequest) (Listing, error) {
 		}
 	}
 	return out, nil
+}
+
+// makeCursor makes a cursor of the engine's token for the next page. It carries a
+// checksum of the token and the list: what is no token makes an engine fail as if
+// it were ill, several times, so that only our own cursors may reach it.
+func makeCursor(token []byte, query string) string {
+	if len(token) == 0 {
+		return ""
+	}
+	return base64.RawURLEncoding.EncodeToString(append(cursorSum(token, query), token...))
+}
+
+// openCursor gives the token in a cursor, none for the first page, and false for
+// what is no cursor of this list.
+func openCursor(cursor, query string) ([]byte, bool) {
+	if cursor == "" {
+		return nil, true
+	}
+	b, err := base64.RawURLEncoding.DecodeString(cursor)
+	if err != nil || len(b) <= crc32.Size {
+		return nil, false
+	}
+	sum, token := b[:crc32.Size], b[crc32.Size:]
+	return token, bytes.Equal(sum, cursorSum(token, query))
+}
+
+func cursorSum(token []byte, query string) []byte {
+	sum := crc32.Update(crc32.ChecksumIEEE([]byte(query)), crc32.IEEETable, token)
+	return binary.BigEndian.AppendUint32(nil, sum)
 }
 
 func (c *Client) listQuery(r ListRequest) (string, error) {

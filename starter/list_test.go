@@ -83,7 +83,18 @@ func TestListRefusesWhatIsWrong(t *testing.T) {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
+	for range 2 {
+		w.submit(t, starter.Submission{})
+	}
+	page, err := w.List(t.Context(), starter.ListRequest{PageSize: 1})
+	if err != nil || page.Cursor == "" {
+		t.Fatalf("%+v (%v)", page, err)
+	}
+	_, err = w.List(t.Context(), starter.ListRequest{Tool: "train", Cursor: page.Cursor})
+	if e := as(t, err, starter.ErrInvalid); e.Field != "cursor" {
+		t.Errorf("the cursor of another list: %v", err)
+	}
 	w.engine.Down(true)
-	_, err := w.List(t.Context(), starter.ListRequest{})
+	_, err = w.List(t.Context(), starter.ListRequest{})
 	is(t, err, starter.ErrUnavailable)
 }
