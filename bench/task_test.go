@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 		if err != nil {
 			panic(err)
 		}
-		defer os.RemoveAll(dir)
+		defer func() { _ = os.RemoveAll(dir) }()
 		if engine, err = harness.StartEngine(dir); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
@@ -44,7 +44,7 @@ func parallel(b *testing.B, f func(ctx context.Context, i int64) error) {
 	b.Helper()
 	var n atomic.Int64
 	b.SetParallelism(max(inFlight/runtime.GOMAXPROCS(0), 1))
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(b.Context(), 10*time.Minute)
 	defer cancel()
 	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
@@ -110,7 +110,7 @@ func BenchmarkTask(b *testing.B) {
 // update that the validator refuses.
 func BenchmarkRefusedCallback(b *testing.B) {
 	in := harness.Install(b, engine, "refused", "tools:\n  review:\n    executor: external\n    ttl: 1h\n", nil).StartWorker()
-	ctx := context.Background()
+	ctx := b.Context()
 	id := fmt.Sprintf("r-%d", b.N)
 	if _, err := in.Client.Submit(ctx, starter.Submission{Tool: "review", TaskID: id}); err != nil {
 		b.Fatal(err)

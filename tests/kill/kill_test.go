@@ -220,7 +220,7 @@ func TestKillBetweenCallbackAndReceipt(t *testing.T) {
 			require.Equal(t, int64(2), task.Version, "a start and a success, whatever was repeated: %+v", task.History)
 			key := fmt.Sprintf("%s/succeeded/%d/hook", id, task.Version)
 			harness.Until(t, patience, "delivery "+key, func() bool {
-				rec, err := s.client.DeliveryStatus(context.Background(), key)
+				rec, err := s.client.DeliveryStatus(t.Context(), key)
 				return err == nil && rec.State == protocol.DeliveryDone
 			})
 			require.GreaterOrEqual(t, hook.count(key), 1, "delivered at least once, always under the same id")
@@ -270,7 +270,7 @@ func TestKillInAContinueAsNew(t *testing.T) {
 		for i, h := range task.History {
 			require.Equal(t, first+int64(i), h.Version, "versions have no gaps")
 		}
-		runs, err := harness.Runs(context.Background(), s.temporal, protocol.TaskWorkflowID("default", "storm"))
+		runs, err := harness.Runs(t.Context(), s.temporal, protocol.TaskWorkflowID("default", "storm"))
 		require.NoError(t, err)
 		require.GreaterOrEqual(t, len(runs), 4, "at least three continue-as-news")
 	})

@@ -69,7 +69,7 @@ func newStack(t testing.TB, yaml string) *stack {
 	require.Equal(t, filepath.Join(dir, ".wakepoint"), cfg.DataDir)
 	s.start()
 	t.Cleanup(s.stop)
-	s.store, err = store.Open(context.Background(), cfg.BlobURL())
+	s.store, err = store.Open(t.Context(), cfg.BlobURL())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.store.Close() })
 	s.temporal, err = client.Dial(client.Options{
