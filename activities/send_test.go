@@ -46,6 +46,13 @@ func receive(t *testing.T, answer http.HandlerFunc) *receiver {
 	return r
 }
 
+// request is the nth one that came, and its body.
+func (r *receiver) request(n int) (*http.Request, string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.got[n], r.bodies[n]
+}
+
 func (r *receiver) requests() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -148,7 +155,7 @@ func TestSendBody(t *testing.T) {
 	if diff := cmp.Diff(want, r.bodies); diff != "" {
 		t.Error(diff)
 	}
-	got := r.got[0]
+	got, _ := r.request(0)
 	for name, want := range map[string]string{
 		"Content-Type": "application/json", "Webhook-Id": "t1/succeeded/2/ops", "Webhook-Timestamp": "1800000000", "Webhook-Signature": "", "User-Agent": "wakepoint",
 	} {
@@ -203,16 +210,17 @@ func TestSendIsSigned(t *testing.T) {
 	if _, err := b.send(delivery()); err != nil {
 		t.Fatal(err)
 	}
-	if err := verify(secret, r.got[0], r.bodies[0], b.now); err != nil {
+	got, body := r.request(0)
+	if err := verify(secret, got, body, b.now); err != nil {
 		t.Error(err)
 	}
 	for name, tc := range map[string]struct {
 		secret, body string
 		now          time.Time
 	}{
-		"another secret": {"whsec_AAAA", r.bodies[0], b.now}, "another body": {secret, r.bodies[0] + " ", b.now}, "an old request": {secret, r.bodies[0], b.now.Add(time.Hour)},
+		"another secret": {"whsec_AAAA", body, b.now}, "another body": {secret, body + " ", b.now}, "an old request": {secret, body, b.now.Add(time.Hour)},
 	} {
-		if verify(tc.secret, r.got[0], tc.body, tc.now) == nil {
+		if verify(tc.secret, got, tc.body, tc.now) == nil {
 			t.Errorf("%s fits", name)
 		}
 	}
@@ -263,7 +271,7 @@ func TestSendAsksFirst(t *testing.T) {
 					t.Errorf("%v, next in %v", err, app.NextRetryDelay())
 				}
 			}
-			if got := asked.got[0]; got.Method != http.MethodGet || got.URL.Query().Get("id") != d.Key || len(got.URL.Query()["id"]) != 1 || got.URL.Query().Get("for") != "wakepoint" {
+			if got, _ := asked.request(0); got.Method != http.MethodGet || got.URL.Query().Get("id") != d.Key || len(got.URL.Query()["id"]) != 1 || got.URL.Query().Get("for") != "wakepoint" {
 				t.Errorf("asked by %s %s", got.Method, got.URL)
 			}
 		})
