@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"testing"
 	"time"
 
@@ -30,6 +31,8 @@ func startMs() int64 { return start.UnixMilli() }
 // world is what the activities of a test do: fields that are nil answer that
 // there is nothing.
 type world struct {
+	// mu lets one activity at a time do something: deliveries run side by side.
+	mu       sync.Mutex
 	submit   func(protocol.SubmitRequest) (protocol.SubmitResult, error)
 	probe    func(protocol.ProbeRequest) (protocol.ProbeResult, error)
 	ask      func(protocol.ProbeRequest) (protocol.ProbeResult, error)
@@ -76,6 +79,8 @@ func newEnv(t testing.TB, w *world) *env {
 func (w *world) activities() map[string]any {
 	return map[string]any{
 		protocol.ActivitySubmit: func(_ context.Context, r protocol.SubmitRequest) (protocol.SubmitResult, error) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
 			w.submits = append(w.submits, r)
 			if w.submit == nil {
 				return protocol.SubmitResult{Handle: protocol.Handle{Executor: "fake", ID: r.SubmissionKey}, Worker: "w1"}, nil
@@ -83,18 +88,24 @@ func (w *world) activities() map[string]any {
 			return w.submit(r)
 		},
 		protocol.ActivityProbe: func(_ context.Context, r protocol.ProbeRequest) (protocol.ProbeResult, error) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
 			if w.probe == nil {
 				return protocol.ProbeResult{}, errGoesOn
 			}
 			return w.probe(r)
 		},
 		protocol.ActivityAsk: func(_ context.Context, r protocol.ProbeRequest) (protocol.ProbeResult, error) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
 			if w.ask == nil {
 				return protocol.ProbeResult{}, nil
 			}
 			return w.ask(r)
 		},
 		protocol.ActivityCancel: func(_ context.Context, r protocol.CancelRequest) error {
+			w.mu.Lock()
+			defer w.mu.Unlock()
 			w.cancels = append(w.cancels, r)
 			if w.cancel == nil {
 				return nil
@@ -102,6 +113,8 @@ func (w *world) activities() map[string]any {
 			return w.cancel(r)
 		},
 		protocol.ActivityLease: func(ctx context.Context, r protocol.LeaseRequest) error {
+			w.mu.Lock()
+			defer w.mu.Unlock()
 			w.leases = append(w.leases, r)
 			if w.lease == nil {
 				return activity.ErrResultPending
@@ -109,6 +122,8 @@ func (w *world) activities() map[string]any {
 			return w.lease(ctx, r)
 		},
 		protocol.ActivityStore: func(_ context.Context, r protocol.StoreRequest) error {
+			w.mu.Lock()
+			defer w.mu.Unlock()
 			w.stored = append(w.stored, r)
 			if w.storeErr != nil {
 				return w.storeErr(len(w.stored))
@@ -116,6 +131,8 @@ func (w *world) activities() map[string]any {
 			return nil
 		},
 		protocol.ActivityNotifyRun: func(_ context.Context, r protocol.NotifyRequest) (protocol.NotifyResult, error) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
 			w.notified = append(w.notified, r)
 			if w.notify != nil {
 				return w.notify(r)
@@ -123,6 +140,8 @@ func (w *world) activities() map[string]any {
 			return protocol.NotifyResult{Receipt: protocol.ReceiptSignaled}, nil
 		},
 		protocol.ActivitySend: func(_ context.Context, r protocol.SendRequest) (protocol.SendResult, error) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
 			if w.send == nil {
 				return protocol.SendResult{StatusCode: 200}, nil
 			}
