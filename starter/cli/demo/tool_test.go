@@ -138,6 +138,9 @@ func TestTestsThatDoNotBuild(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := run[demo.TestResult](t, demo.ToolTest, dir)
+	for i := range got.Packages {
+		got.Packages[i].Seconds = 0 // what it took is not what this is about
+	}
 	differs(t, got, demo.TestResult{Packages: []demo.PackageTests{{Package: "sum", Broken: true}}, Failures: []string{}})
 }
 
