@@ -73,6 +73,7 @@ func TestARefusedCallbackRepeatedAfterAManualRetry(t *testing.T) {
 			t.Parallel()
 			t.Run("of a task that is still open", func(t *testing.T) {
 				t.Parallel()
+				c := c // the other case goes on beside this one
 				if c.Event.Type == domain.EventSucceed {
 					// In the grace it is kept as the late result, and the task closes.
 					c = callback("x", attempt(c.Event.Attempt, domain.Event{Type: domain.EventHeartbeat, Stage: "almost"}))
