@@ -67,10 +67,13 @@ func submitOptions(queue, summary string, until time.Duration) workflow.Activity
 	}
 }
 
-func probeOptions(queue, summary string, until, lost time.Duration) workflow.ActivityOptions {
+func probeOptions(queue, summary string, lost time.Duration) workflow.ActivityOptions {
 	return workflow.ActivityOptions{
 		TaskQueue: queue, Summary: summary,
-		ScheduleToCloseTimeout: until, StartToCloseTimeout: probeTry, HeartbeatTimeout: silence,
+		// Not bounded as a whole: the server gives an activity up as soon as its
+		// next try would come too late, so a slow poll near the deadline would
+		// be taken for silence, over and over. It ends with the attempt.
+		StartToCloseTimeout: probeTry, HeartbeatTimeout: silence,
 		// Counted anew for each look: silence of the host that holds the job.
 		ScheduleToStartTimeout: lost,
 		// The probe names the next delay itself; this is for its failures.

@@ -221,7 +221,7 @@ func (r *task) watch() {
 	if lost <= 0 {
 		lost = hostLost
 	}
-	opts := probeOptions(r.queue(), "watch the outside job", r.untilDeadline()+askAtDeadline, lost)
+	opts := probeOptions(r.queue(), "watch the outside job", lost)
 	r.begin(&r.probe, attempt, func(ctx workflow.Context) {
 		var res protocol.ProbeResult
 		err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, opts), protocol.ActivityProbe, req).Get(ctx, &res)
@@ -230,11 +230,19 @@ func (r *task) watch() {
 		}
 		if err != nil {
 			r.log.Warn("nobody could look at the outside job", "error", err)
-			_, _ = r.apply(domain.Event{Type: domain.EventSuspect, AtMs: r.nowMs(), Attempt: attempt, Source: "probe"})
+			r.suspect(attempt, "probe")
 			return
 		}
 		r.seen(res)
 	})
+}
+
+// suspect says that nothing was heard of the outside. At the deadline that is no
+// news: the outside is asked then anyway, and its answer counts.
+func (r *task) suspect(attempt int, source string) {
+	if now := r.nowMs(); now < r.t.ExpiresAtMs {
+		_, _ = r.apply(domain.Event{Type: domain.EventSuspect, AtMs: now, Attempt: attempt, Source: source})
+	}
 }
 
 // seen applies what a probe or a direct question brought.
@@ -277,7 +285,7 @@ func (r *task) openLease(lease time.Duration) {
 			r.applyOutside(domain.Event{Type: domain.EventCancelled, AtMs: r.nowMs(), Attempt: attempt, Source: "lease"})
 			return
 		}
-		_, _ = r.apply(domain.Event{Type: domain.EventSuspect, AtMs: r.nowMs(), Attempt: attempt, Source: "lease"})
+		r.suspect(attempt, "lease")
 	})
 }
 
