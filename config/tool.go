@@ -68,6 +68,23 @@ type Tool struct {
 	Targets []string
 	// Exec is how the executor exec runs the tool; nil for any other executor.
 	Exec *ExecTool
+	// HTTP, Activity, Workflow and Go are how the executors of these names run the
+	// tool; at most one of them and Exec is not nil.
+	HTTP     *HTTPTool
+	Activity *ActivityTool
+	Workflow *WorkflowTool
+	Go       *GoTool
+	// MaxConcurrent is how many jobs of the tool one worker runs at a time.
+	// Default: 0, no limit.
+	MaxConcurrent int
+	// Rate bounds how many jobs are submitted in a time, by all workers together.
+	// Default: no limit.
+	Rate Rate
+	// Cache says that equal calls share a task. Default: nil, they do not.
+	Cache *Cache
+	// Compensate names the tool that undoes what a job of unknown outcome may have
+	// done. Only with effects: unsafe. Default: empty, a person decides.
+	Compensate string
 
 	schema *schema
 }

@@ -28,6 +28,10 @@ const (
 	MaxQuestions    = 32
 )
 
+// MaxRetryAfterMs bounds how long another side can put off the next attempt: a
+// day. The deadline of the task bounds it further.
+const MaxRetryAfterMs = 24 * 60 * 60 * 1000
+
 // Event is one thing that happened to a task. Which fields matter depends on
 // its type; the others are empty.
 type Event struct {
@@ -66,6 +70,16 @@ type Event struct {
 	Reason     string          `json:"reason,omitempty"`
 	// TTLMs is the new time to live of a manual retry.
 	TTLMs int64 `json:"ttlMs,omitempty"`
+	// RetryAfterMs is how long the other side wants to be left alone before the next
+	// attempt. The wait is never shorter, and at most [MaxRetryAfterMs].
+	RetryAfterMs int64 `json:"retryAfterMs,omitempty"`
+	// Waiter is who begins to wait, WaiterID who cancels or waits no longer.
+	Waiter   *Waiter `json:"waiter,omitempty"`
+	WaiterID string  `json:"waiterId,omitempty"`
+	// Action is what a person resolved: one of the Resolve constants.
+	Action string `json:"action,omitempty"`
+	// Compensation is the id of the task that undoes what may have been done.
+	Compensation string `json:"compensation,omitempty"`
 	// Source says which way the event came: a source name, "probe", "timer".
 	Source string `json:"source,omitempty"`
 	// OccurredAtMs is the sender's clock, for people; it decides nothing.

@@ -82,6 +82,14 @@ const (
 	EventRequeue EventType = "requeue"
 	// EventRetry is an operator's manual retry of a task that has ended.
 	EventRetry EventType = "retry"
+	// EventResolve is a person's word on work of unknown outcome.
+	EventResolve EventType = "resolve"
+	// EventCompensated says that what may have been done was undone.
+	EventCompensated EventType = "compensated"
+	// EventAttach says that one more waits for the task.
+	EventAttach EventType = "attach"
+	// EventDetach says that one waits no longer; the work goes on.
+	EventDetach EventType = "detach"
 )
 
 // EventTypes lists every event type, those of the doors first.

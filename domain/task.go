@@ -51,6 +51,51 @@ type LateResult struct {
 	AtMs       int64  `json:"atMs"`
 }
 
+// Waiter is somebody who waits for a task. A task that is shared by cache or
+// idempotency key has several.
+type Waiter struct {
+	// ID is the waiter's own name, unique within the task: 1 to 128 of A-Z a-z 0-9
+	// . _ -.
+	ID string `json:"id"`
+	// RunID is the run that is told of the end, ToolCallID its own id for the call.
+	RunID      string `json:"runId,omitempty"`
+	ToolCallID string `json:"toolCallId,omitempty"`
+	// AtMs is when it began to wait.
+	AtMs int64 `json:"atMs,omitempty"`
+	// LeftAtMs is when it stopped waiting before the end, LeftFor why.
+	LeftAtMs int64  `json:"leftAtMs,omitempty"`
+	LeftFor  string `json:"leftFor,omitempty"`
+}
+
+// MaxWaiters is how many may wait for one task, those who left included.
+const MaxWaiters = 64
+
+// DetachWaitTimeout is why a waiter leaves whose own patience is over.
+const DetachWaitTimeout = "wait-timeout"
+
+// Manual says that a person has to find out what became of the work.
+type Manual struct {
+	// SinceMs is when the task went to a person.
+	SinceMs int64 `json:"sinceMs"`
+	// Why says what is not known.
+	Why string `json:"why"`
+	// Compensation is the id of the task that undoes what may have been done, if
+	// one runs; the person is needed only if it fails.
+	Compensation string `json:"compensation,omitempty"`
+	// CompensationFailed says how it ended, if not well.
+	CompensationFailed string `json:"compensationFailed,omitempty"`
+}
+
+// The actions of [EventResolve].
+const (
+	// ResolveSucceeded says that the work was done, with this result.
+	ResolveSucceeded = "succeeded"
+	// ResolveFailed says that it was not done and shall not be.
+	ResolveFailed = "failed"
+	// ResolveRepeat says that it was not done, or may be done twice: do it again.
+	ResolveRepeat = "repeat"
+)
+
 // Task is the whole record of a task. The first ten fields are the core; the
 // rest is what the product adds. A Task is a value: [Apply] returns a new one.
 type Task struct {
@@ -110,6 +155,14 @@ type Task struct {
 	// name their attempt (see the attempt fence in docs/concepts.md).
 	Retries int         `json:"retries,omitempty"`
 	Late    *LateResult `json:"lateResult,omitempty"`
+	// Waiters are those who wait beside the run that submitted the task, and that
+	// run itself once somebody else waits too or it has left.
+	Waiters []Waiter `json:"waiters,omitempty"`
+	// Manual is set while a person has to find out what became of the work.
+	Manual *Manual `json:"manual,omitempty"`
+	// EndedBy is the source of the event that ended the task: "probe", "timer",
+	// "lease", the name of a callback's source, or a person.
+	EndedBy string `json:"endedBy,omitempty"`
 }
 
 // Create is what a new task is made of.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // The sentinels of this package, for errors.Is.
@@ -12,6 +13,8 @@ var (
 	ErrNotStarted = errors.New("job was not started")
 	// ErrAmbiguous is what every [*AmbiguousError] is.
 	ErrAmbiguous = errors.New("job may have been started")
+	// ErrThrottled is what every [*ThrottledError] is.
+	ErrThrottled = errors.New("the outside refused for now")
 	// ErrUnknownHandle: the handle is not one of this executor, or its job is not known here.
 	ErrUnknownHandle = errors.New("unknown handle")
 	// ErrWrongHost: the job belongs to another host, where this process cannot look.
@@ -47,7 +50,37 @@ type Failure struct {
 	Retryable bool `json:"retryable"`
 	// Details is a JSON object of at most 16 KiB.
 	Details json.RawMessage `json:"details,omitempty"`
+	// RetryAfterMs is how long the other side wants to be left alone before another attempt, in
+	// milliseconds; 0 leaves it to the tool's backoff.
+	RetryAfterMs int64 `json:"retryAfterMs,omitempty"`
 }
+
+// ThrottledError says that the outside refused a call for now (HTTP 429 or 503, a connection that
+// was not made) and that the call surely had no effect. The same call may be repeated, whatever the
+// tool's effects, and costs no attempt.
+type ThrottledError struct {
+	// After is how long the outside wants to be left alone; 0 leaves it to the caller.
+	After time.Duration
+	Cause error
+}
+
+// Error tells the wait and the cause.
+func (e *ThrottledError) Error() string {
+	s := ErrThrottled.Error()
+	if e.After > 0 {
+		s += fmt.Sprintf(", for %v", e.After)
+	}
+	if e.Cause != nil {
+		s += ": " + e.Cause.Error()
+	}
+	return s
+}
+
+// Is makes the error an [ErrThrottled].
+func (e *ThrottledError) Is(target error) bool { return target == ErrThrottled }
+
+// Unwrap gives the cause.
+func (e *ThrottledError) Unwrap() error { return e.Cause }
 
 // NotStartedError says that Submit started nothing and that nothing of it can start later, so the
 // next attempt may use a new key.

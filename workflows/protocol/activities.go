@@ -23,6 +23,87 @@ type SubmitRequest struct {
 	Job
 	Input        json.RawMessage `json:"input,omitempty"`
 	DeadlineAtMs int64           `json:"deadlineAtMs"`
+	// Repeat says that a submission under the key was begun before, so that a job
+	// may be there that nobody has heard of.
+	Repeat bool `json:"repeat,omitempty"`
+	// Decided says that a person decided to submit once more, whatever the effects.
+	Decided bool `json:"decided,omitempty"`
+	// Effects are the tool's; see [domain.Effects].
+	Effects domain.Effects `json:"effects,omitempty"`
+}
+
+// RunRequest is the argument of [ActivityRun]. A Handle is that of a job that runs.
+type RunRequest struct {
+	SubmitRequest
+	// Progress and Stage are what the task knows.
+	Progress int    `json:"progress"`
+	Stage    string `json:"stage,omitempty"`
+	PollMs   int64  `json:"pollMs,omitempty"`
+}
+
+// CompensateRequest is the argument of [ActivityCompensate].
+type CompensateRequest struct {
+	Job
+	// Compensate is the tool that undoes.
+	Compensate string `json:"compensate"`
+	// CompensationID is the id of the task that it runs as.
+	CompensationID string          `json:"compensationId"`
+	Input          json.RawMessage `json:"input,omitempty"`
+	Reason         string          `json:"reason,omitempty"`
+}
+
+// CompensateResult says how it ended.
+type CompensateResult struct {
+	State domain.State      `json:"state"`
+	Error *domain.TaskError `json:"error,omitempty"`
+}
+
+// ListJobsRequest is the argument of [ActivityListJobs].
+type ListJobsRequest struct {
+	Tool   string `json:"tool"`
+	Cursor string `json:"cursor,omitempty"`
+}
+
+// ListJobsResult is a page of jobs.
+type ListJobsResult struct {
+	// Supported is false for an executor that cannot list.
+	Supported bool        `json:"supported"`
+	Jobs      []ListedJob `json:"jobs,omitempty"`
+	Next      string      `json:"next,omitempty"`
+}
+
+// ListedJob is an outside job in a list.
+type ListedJob struct {
+	Handle        Handle `json:"handle"`
+	SubmissionKey string `json:"submissionKey"`
+	State         string `json:"state"`
+	StartedAtMs   int64  `json:"startedAtMs,omitempty"`
+}
+
+// SweepInput starts a [WorkflowSweep].
+type SweepInput struct {
+	Tenant string `json:"tenant"`
+	// Host is whose jobs are swept; empty sweeps the store of results.
+	Host string `json:"host,omitempty"`
+	// TaskQueue is where the activity runs.
+	TaskQueue string `json:"taskQueue"`
+}
+
+// SweepReport says what was deleted, and what stayed and why.
+type SweepReport struct {
+	Looked  int `json:"looked"`
+	Deleted int `json:"deleted"`
+	// Gone counts what was deleted because its task is gone, Outlived because its
+	// lifetime is over.
+	Gone     int   `json:"gone,omitempty"`
+	Outlived int   `json:"outlived,omitempty"`
+	Bytes    int64 `json:"bytes,omitempty"`
+	// Failed counts what could not be looked at or deleted; the next sweep tries
+	// again.
+	Failed    int    `json:"failed,omitempty"`
+	LastError string `json:"lastError,omitempty"`
+	// EndedAtMs is when it was over.
+	EndedAtMs int64 `json:"endedAtMs,omitempty"`
 }
 
 // SubmitResult is its result.
@@ -50,6 +131,8 @@ type ProbeResult struct {
 	Lost bool `json:"lost,omitempty"`
 	// Note says for people what was seen.
 	Note string `json:"note,omitempty"`
+	// NotFound says that no job is known under the key.
+	NotFound bool `json:"notFound,omitempty"`
 }
 
 // CancelRequest is the argument of [ActivityCancel].

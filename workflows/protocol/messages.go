@@ -28,6 +28,14 @@ type ToolBinding struct {
 	// PollMs is how long to wait between two looks at the outside job. The
 	// server keeps no shorter retry than about a second. Default: 1000.
 	PollMs int64 `json:"pollMs,omitempty"`
+	// SubmitQueue is where jobs are submitted, if the tool has a queue of its own for
+	// its limits; empty is TaskQueue.
+	SubmitQueue string `json:"submitQueue,omitempty"`
+	// HoldSlot says that a job holds a slot of SubmitQueue for as long as it runs.
+	HoldSlot bool `json:"holdSlot,omitempty"`
+	// Compensate names the tool that undoes what a job of unknown outcome may have
+	// done.
+	Compensate string `json:"compensate,omitempty"`
 	// HostLostMs is how long the host that runs a job may be gone before the
 	// job is suspected lost. Default: 120000.
 	HostLostMs int64 `json:"hostLostMs,omitempty"`
@@ -68,6 +76,10 @@ type Carry struct {
 	Rejected *Rejected `json:"lastRejected,omitempty"`
 	// Retry is the manual retry that this run begins with.
 	Retry *Retry `json:"retry,omitempty"`
+	// Begun is the submission key that a submission was begun under.
+	Begun string `json:"begun,omitempty"`
+	// Decided says that a person decided to submit under Begun once more.
+	Decided bool `json:"decided,omitempty"`
 }
 
 // TaskRecord is all that is known of a task that has ended: the result of its
@@ -77,6 +89,8 @@ type TaskRecord struct {
 	Ledger  *domain.Ledger `json:"ledger,omitempty"`
 	Handle  *Handle        `json:"handle,omitempty"`
 	Targets []string       `json:"targets,omitempty"`
+	// Begun is the submission key that a submission was begun under last.
+	Begun string `json:"begun,omitempty"`
 }
 
 // Handle addresses an outside job. Only its executor reads ID and Data.
@@ -102,6 +116,9 @@ type Cancel struct {
 	Reason string `json:"reason,omitempty"`
 	By     string `json:"by,omitempty"`
 	AtMs   int64  `json:"atMs,omitempty"`
+	// WaiterID is the waiter that cancels. While others wait too, it only detaches
+	// that one. Empty is the operator, who cancels for all.
+	WaiterID string `json:"waiterId,omitempty"`
 }
 
 // Answer is the message of the update `answer`.
@@ -112,9 +129,81 @@ type Answer struct {
 	AtMs       int64           `json:"atMs,omitempty"`
 }
 
-// Attach is the message of the update `attach`.
+// Attach is the message of the update `attach`: a target, a waiter, or both.
 type Attach struct {
-	Target string `json:"target"`
+	Target string `json:"target,omitempty"`
+	// Waiter is who waits for the task, beside those who do already.
+	Waiter *domain.Waiter `json:"waiter,omitempty"`
+	AtMs   int64          `json:"atMs,omitempty"`
+}
+
+// Detach is the message of the update `detach`.
+type Detach struct {
+	WaiterID string `json:"waiterId"`
+	// Reason says why it waits no longer, such as [domain.DetachWaitTimeout].
+	Reason string `json:"reason,omitempty"`
+	By     string `json:"by,omitempty"`
+	AtMs   int64  `json:"atMs,omitempty"`
+}
+
+// Resolve is the message of the update `resolve`.
+type Resolve struct {
+	// Action is one of the domain's: succeeded, failed or repeat.
+	Action string `json:"action"`
+	// Result, or ResultRef and ResultHash, are the result of a succeeded one.
+	Result      json.RawMessage   `json:"result,omitempty"`
+	ResultRef   string            `json:"resultRef,omitempty"`
+	ResultHash  string            `json:"resultHash,omitempty"`
+	ContentType string            `json:"contentType,omitempty"`
+	Bytes       int64             `json:"bytes,omitempty"`
+	Error       *domain.TaskError `json:"error,omitempty"`
+	By          string            `json:"by,omitempty"`
+	Reason      string            `json:"reason,omitempty"`
+	AtMs        int64             `json:"atMs,omitempty"`
+}
+
+// Reconcile is the message of the update `reconcile`.
+type Reconcile struct {
+	By string `json:"by,omitempty"`
+}
+
+// Reconciled answers it: what the task thought, what the outside said and what
+// became of it.
+type Reconciled struct {
+	Before Standing `json:"before"`
+	// Outside is what the outside said: running, ended, lost, unknown, no-answer,
+	// or not-asked when there is nobody to ask or nothing to ask about.
+	Outside string `json:"outside"`
+	// Note says it for people.
+	Note string `json:"note,omitempty"`
+	// Did is the reason of the change that was made; empty when nothing changed.
+	Did   domain.Reason `json:"did,omitempty"`
+	After Standing      `json:"after"`
+}
+
+// Standing is how a task stands, in short.
+type Standing struct {
+	State   domain.State `json:"state"`
+	Phase   domain.Phase `json:"phase"`
+	Version int64        `json:"version"`
+	Attempt int          `json:"attempt"`
+}
+
+// What [Reconciled.Outside] can be.
+const (
+	OutsideRunning  = "running"
+	OutsideEnded    = "ended"
+	OutsideLost     = "lost"
+	OutsideUnknown  = "unknown"
+	OutsideNoAnswer = "no-answer"
+	OutsideNotAsked = "not-asked"
+)
+
+// JobStarted is the message of the signal `submitted`.
+type JobStarted struct {
+	Attempt int    `json:"attempt"`
+	Handle  Handle `json:"handle"`
+	Worker  string `json:"worker,omitempty"`
 }
 
 // Retry is the message of the update `retry`, and of a manual retry of a
@@ -146,6 +235,8 @@ type Description struct {
 	WakeFor  domain.Wake `json:"wakeFor,omitempty"`
 	// LastRejected is the last signal that was invalid; nobody could be told.
 	LastRejected *Rejected `json:"lastRejected,omitempty"`
+	// Begun is the submission key that a submission was begun under last.
+	Begun string `json:"begun,omitempty"`
 	// ServerTimeMs is the time at which the phase was derived.
 	ServerTimeMs int64 `json:"serverTimeMs"`
 }

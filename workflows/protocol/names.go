@@ -8,6 +8,9 @@ const (
 	WorkflowAsyncTask = "AsyncTask"
 	// WorkflowDelivery is one delivery: [DeliveryInput] in, [DeliveryRecord] out.
 	WorkflowDelivery = "Delivery"
+	// WorkflowSweep deletes what has outlived its task: [SweepInput] in,
+	// [SweepReport] out.
+	WorkflowSweep = "Sweep"
 )
 
 // Signals.
@@ -17,6 +20,9 @@ const (
 	SignalCallback = "callback"
 	// SignalTaskFinished tells a run that a task has ended: a [TaskFinished].
 	SignalTaskFinished = "task-finished"
+	// SignalSubmitted tells a task that its job holds a slot and was started: a
+	// [JobStarted]. Only our own activities send it.
+	SignalSubmitted = "submitted"
 )
 
 // Updates of a task, each answered with an [Outcome].
@@ -31,6 +37,13 @@ const (
 	UpdateAttach = "attach"
 	// UpdateRetry retries a task that has ended and is still open: a [Retry].
 	UpdateRetry = "retry"
+	// UpdateDetach says that a waiter waits no longer; the work goes on: a [Detach].
+	UpdateDetach = "detach"
+	// UpdateResolve is a person's word on work of unknown outcome: a [Resolve].
+	UpdateResolve = "resolve"
+	// UpdateReconcile asks the outside at once how the work stands and takes what it
+	// says: a [Reconcile], answered with a [Reconciled].
+	UpdateReconcile = "reconcile"
 )
 
 // UpdateRedeliver makes an open delivery try again now: a [Redeliver].
@@ -56,6 +69,16 @@ const (
 	ActivityNotifyRun = "NotifyRun"
 	ActivitySend      = "SendDelivery"
 	ActivityLogs      = "ReadLogs"
+	// ActivityRun submits a job and watches it to its end, holding one of its task
+	// queue's slots.
+	ActivityRun = "RunTool"
+	// ActivityCompensate runs the tool that undoes what a job may have done.
+	ActivityCompensate = "CompensateTool"
+	// ActivityListJobs lists the jobs that the outside knows.
+	ActivityListJobs = "ListJobs"
+	// ActivitySweepBlobs and ActivitySweepJobs delete what has outlived its task.
+	ActivitySweepBlobs = "SweepBlobs"
+	ActivitySweepJobs  = "SweepJobs"
 )
 
 // DefaultTaskQueue is where workflows and most activities run.
@@ -63,6 +86,9 @@ const DefaultTaskQueue = "wakepoint"
 
 // HostTaskQueue is where the activities run that must be on one host.
 func HostTaskQueue(base, host string) string { return base + "-host-" + host }
+
+// ToolTaskQueue is where the jobs of a tool with limits of its own are submitted.
+func ToolTaskQueue(base, tool string) string { return base + "-tool-" + tool }
 
 // The type strings of errors that cross the server. They are stable codes.
 const (
@@ -81,6 +107,11 @@ const (
 	// ErrTypeNotStarted is a submission of which it is sure that nothing was
 	// started; the details are a domain.TaskError.
 	ErrTypeNotStarted = "NotStarted"
+	// ErrTypeOutcomeUnknown is a submission of a tool with unsafe effects that may
+	// have started a job, or not; the details are a domain.TaskError.
+	ErrTypeOutcomeUnknown = "OutcomeUnknown"
+	// ErrTypeThrottled is the other side's word that it refuses for now.
+	ErrTypeThrottled = "Throttled"
 	// ErrTypeStillRunning is a probe's word that it will look again.
 	ErrTypeStillRunning = "StillRunning"
 	// ErrTypeUnknownTool is a tool that the worker does not know.
