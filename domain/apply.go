@@ -115,10 +115,14 @@ func (r *Rule) apply(t Task, e Event) Transition {
 	}
 	if e.Type.Door() && !n.State.Terminal() {
 		n.LastHeardAtMs, n.SuspectedAtMs = max(n.LastHeardAtMs, e.AtMs), 0
+		n.cameBack()
 	}
 	e.Result, e.RetryAtMs = nil, 0
 	if r.do != nil {
 		r.do(n, &e)
+	}
+	if n.State.Terminal() && !t.State.Terminal() {
+		n.EndedBy, n.Manual = endedBy(e), nil
 	}
 	e.Jitter = 0
 	n.record(e)
@@ -170,9 +174,17 @@ func (t *Task) lost(e *Event, code string) {
 }
 
 func (t *Task) requeue(e *Event) {
-	t.Progress, t.Questions, t.SuspectedAtMs = 0, nil, 0
-	t.RetryAtMs = e.AtMs + t.Policy.Backoff.Wait(t.Attempts, e.Jitter)
+	t.Progress, t.Questions, t.SuspectedAtMs, t.Manual = 0, nil, 0, nil
+	t.RetryAtMs = e.AtMs + max(t.Policy.Backoff.Wait(t.Attempts, e.Jitter), putOff(*e))
 	e.RetryAtMs = t.RetryAtMs
+}
+
+// putOff is the wait that the other side asks for, and a little more by lot:
+// those whom it sent away together must not come back together.
+func putOff(e Event) int64 {
+	const spread = 0.1
+	after := min(e.RetryAfterMs, MaxRetryAfterMs)
+	return after + int64(float64(after)*spread*e.Jitter)
 }
 
 func (t *Task) retry(e Event) {
@@ -184,6 +196,20 @@ func (t *Task) retry(e Event) {
 	t.Progress, t.RetryAtMs, t.EndedAtMs, t.SuspectedAtMs = 0, 0, 0, 0
 	t.Cancel, t.Confirmed, t.Questions, t.Late = nil, nil, nil, nil
 	t.Retries++
+	t.DecidedFor, t.EndedBy = t.Attempts+1, ""
+}
+
+// endedBy says who ended a task.
+func endedBy(e Event) string {
+	switch {
+	case e.Type == EventExpire || e.Source == "" && e.Type == EventCancelTimeout:
+		return "timer"
+	case e.By != "":
+		return e.By
+	case e.Source == "":
+		return "callback"
+	}
+	return e.Source
 }
 
 func (t *Task) end(atMs int64) {

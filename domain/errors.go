@@ -61,6 +61,12 @@ const (
 	CodeSubmitFailed   = "SUBMIT_FAILED"
 	CodeExpired        = "DEADLINE_EXCEEDED"
 	CodeCancelled      = "CANCELLED"
+	// CodeCompensated: what an attempt may have done was undone.
+	CodeCompensated = "COMPENSATED"
+	// CodeNotDone: a person found out that the work was not done.
+	CodeNotDone = "NOT_DONE"
+	// CodeTimeout: the tool itself took longer than it may.
+	CodeTimeout = "TIMEOUT"
 )
 
 // TaskError is why an attempt failed. A plain JSON string is accepted in its

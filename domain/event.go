@@ -180,6 +180,9 @@ func (e Event) Validate() error {
 	if e.Attempt < 0 {
 		return Invalid("event.attempt", "must be >= 1, or absent; it is %d", e.Attempt)
 	}
+	if e.RetryAfterMs < 0 {
+		return Invalid("event.retryAfterMs", "must be >= 0, it is %d", e.RetryAfterMs)
+	}
 	if e.Bytes < 0 {
 		return Invalid("event.bytes", "must be >= 0, it is %d", e.Bytes)
 	}
@@ -199,6 +202,9 @@ func (e Event) Validate() error {
 		{"event.by", e.By, MaxWorker},
 		{"event.reason", e.Reason, MaxErrorText},
 		{"event.source", e.Source, MaxWorker},
+		{"event.action", e.Action, MaxCode},
+		{"event.waiterId", e.WaiterID, MaxID},
+		{"event.compensation", e.Compensation, MaxID},
 	}
 	for _, t := range texts {
 		if err := checkText(t.field, t.text, t.limit); err != nil {

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"strconv"
 	"strings"
 )
 
@@ -19,10 +20,13 @@ const (
 	MaxID     = 128
 )
 
-// The prefixes of the ids that Wakepoint makes. A caller's own id has neither.
+// The prefixes of the ids that Wakepoint makes. A caller's own id has none of them.
 const (
 	PrefixGenerated = "task_"
 	PrefixKeyed     = "key_"
+	// PrefixCompensation begins the id of a task that undoes another's work.
+	PrefixCompensation = "undo_"
+	PrefixCached    = "cache_"
 )
 
 // CheckTenant checks a tenant: 1 to 32 of A-Z a-z 0-9 . _ -.
@@ -36,8 +40,10 @@ func CheckChosenID(id string) error {
 	if err := checkID("taskId", id, MaxID); err != nil {
 		return err
 	}
-	if strings.HasPrefix(id, PrefixGenerated) || strings.HasPrefix(id, PrefixKeyed) {
-		return Invalid("taskId", "must not begin with %s or %s, which Wakepoint gives itself", PrefixGenerated, PrefixKeyed)
+	for _, prefix := range []string{PrefixGenerated, PrefixKeyed, PrefixCached} {
+		if strings.HasPrefix(id, prefix) {
+			return Invalid("taskId", "must not begin with %s, %s or %s, which Wakepoint gives itself", PrefixGenerated, PrefixKeyed, PrefixCached)
+		}
 	}
 	return nil
 }
@@ -71,6 +77,32 @@ func KeyedID(secret []byte, tenant, key string) string {
 	mac.Write([]byte{0})
 	mac.Write([]byte(key))
 	return PrefixKeyed + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(mac.Sum(nil)))
+}
+
+// CacheKey is what equal calls of a tool have in common.
+type CacheKey struct {
+	Tenant string
+	Tool   string
+	// Version is the operator's own mark of the tool: another version answers no
+	// call of this one.
+	Version string
+	// Input is the input in the canonical form of RFC 8785.
+	Input string
+	// Bucket numbers the stretch of time in which the call was made.
+	Bucket int64
+}
+
+// CacheID is the task id of a cached call: a keyed hash, so that nobody who lists
+// ids can guess inputs from them, and a generation. The first task of a key is
+// generation 1; a task that answers no more is followed by the next one.
+func CacheID(secret []byte, k CacheKey, generation int) string {
+	mac := hmac.New(sha256.New, secret)
+	for _, part := range []string{k.Tenant, k.Tool, k.Version, k.Input, strconv.FormatInt(k.Bucket, 10)} {
+		// Hashes are of one length, so that the parts cannot run together.
+		sum := sha256.Sum256([]byte(part))
+		mac.Write(sum[:])
+	}
+	return PrefixCached + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(mac.Sum(nil))) + "_" + strconv.Itoa(generation)
 }
 
 // Fingerprint identifies what a submission asks for: the same id or key with

@@ -1,8 +1,11 @@
 package domain
 
 import (
+	"crypto/sha256"
+	"encoding/base32"
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // Wake says what the one timer of a task is for.
@@ -15,6 +18,7 @@ const (
 	WakeRetry       Wake = "retry wait"
 	WakeCancelGrace Wake = "cancel grace"
 	WakeLateGrace   Wake = "late result grace"
+	WakeStall       Wake = "stall time"
 )
 
 // Plan is what has to be kept going on behalf of a task. It follows from the
@@ -36,6 +40,9 @@ type Plan struct {
 	AskOutside bool
 	// CancelOutside says that the outside is to be told to stop.
 	CancelOutside bool
+	// Compensate says that what an attempt may have done is to be undone, by a task
+	// of its own.
+	Compensate bool
 	// Close says that nothing can happen to the task any more.
 	Close bool
 }
@@ -57,10 +64,16 @@ func Next(t Task, nowMs int64) Plan {
 		p.Submit = true
 		return p
 	}
-	p.Probe = !t.Policy.External
-	p.Lease = t.Policy.LeaseMs > 0 && t.SuspectedAtMs == 0
+	// While a person looks for the work, nobody else does: what there was to be asked
+	// has been asked.
+	p.Probe = !t.Policy.External && t.Manual == nil
+	p.Lease = t.Policy.LeaseMs > 0 && t.SuspectedAtMs == 0 && t.Manual == nil
 	p.LeaseMs = t.Policy.LeaseMs
 	p.AskOutside = t.SuspectedAtMs != 0
+	p.Compensate = compensating(t, Event{})
+	if stalls := t.LastProgressAtMs + t.Policy.StallMs; t.Policy.ShowsStall && t.Policy.StallMs > 0 && nowMs < stalls {
+		p.earlier(stalls, WakeStall)
+	}
 	if t.Cancel != nil {
 		p.CancelOutside = true
 		graceEnds := t.Cancel.AtMs + t.Policy.cancelGrace()
@@ -119,6 +132,11 @@ func Asked(t Task, known, lost bool, nowMs int64) (Event, bool) {
 	switch {
 	case t.State != StateRunning:
 		return Event{}, false
+	case t.Manual != nil && known && t.sought():
+		return Event{Type: EventLeaseRenewed, AtMs: nowMs, Attempt: t.Attempts, Source: "probe"}, true
+	case t.Manual != nil && !graceOver:
+		// What is unknown stays unknown.
+		return Event{}, false
 	case lost:
 		return Event{Type: EventRequeue, AtMs: nowMs, Attempt: t.Attempts, Stopped: true, Source: "probe", Jitter: LotFor(t.ID, t.Attempts)}, true
 	case graceOver:
@@ -129,6 +147,13 @@ func Asked(t Task, known, lost bool, nowMs int64) (Event, bool) {
 		return Event{Type: EventRequeue, AtMs: nowMs, Attempt: t.Attempts, Source: "probe", Jitter: LotFor(t.ID, t.Attempts)}, true
 	}
 	return Event{}, false
+}
+
+// CompensationID is the id of the task that undoes what an attempt may have done.
+// The same attempt is undone once.
+func CompensationID(taskID string, attempt int) string {
+	sum := sha256.Sum256([]byte(taskID + "#" + strconv.Itoa(attempt)))
+	return PrefixCompensation + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:20]))
 }
 
 // ProbeCallbackID names the callback by which a probe reports a change: the

@@ -32,6 +32,20 @@ const (
 	EffectsUnsafe Effects = "unsafe"
 )
 
+// OnUnknown says what becomes of a task whose tool has unsafe effects when it
+// cannot be found out whether the work was done.
+type OnUnknown string
+
+// What becomes of work of unknown outcome.
+const (
+	// UnknownFail fails the task with code OUTCOME_UNKNOWN. The default.
+	UnknownFail OnUnknown = "fail"
+	// UnknownManual keeps the task open and waits for a person, until the deadline:
+	// a caller that is told of a failure too early asks again, and so repeats what
+	// must not be repeated.
+	UnknownManual OnUnknown = "manual"
+)
+
 // Backoff is how long a task waits between two attempts: exponential, with
 // jitter and a maximum.
 type Backoff struct {
@@ -107,6 +121,14 @@ type Policy struct {
 	GraceMs int64 `json:"graceMs,omitempty"`
 	// Effects decides what happens after an ambiguous loss. Default: idempotent.
 	Effects Effects `json:"effects,omitempty"`
+	// OnUnknown says what follows an ambiguous loss of unsafe work. Default: fail.
+	OnUnknown OnUnknown `json:"onUnknown,omitempty"`
+	// ExpectsCallback says that the other side calls back at the end: an end that was
+	// found by looking means that its callback was lost. Default: false.
+	ExpectsCallback bool `json:"expectsCallback,omitempty"`
+	// ShowsStall makes a task look at itself when it has stood still for StallMs, so
+	// that the Temporal UI shows it. Default: false, shown when somebody asks.
+	ShowsStall bool `json:"showsStall,omitempty"`
 	// External marks a tool without an executor: the world calls us.
 	External bool `json:"external,omitempty"`
 	// Expected is the usual time the work takes, if known.
@@ -165,6 +187,11 @@ func (p Policy) Validate() error {
 	case "", EffectsNone, EffectsIdempotent, EffectsUnsafe:
 	default:
 		return Invalid("policy.effects", "must be none, idempotent or unsafe, not %q", p.Effects)
+	}
+	switch p.OnUnknown {
+	case "", UnknownFail, UnknownManual:
+	default:
+		return Invalid("policy.onUnknown", "must be fail or manual, not %q", p.OnUnknown)
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ func from(states ...State) []State      { return states }
 
 // The rules, most general first: time, ends, the deadline, the attempt fence,
 // then each event. Documents, tests and Apply all read this one list.
-var rules = concat(timeRules, endRules, deadlineRules, fenceRules, workRules, resultRules, questionRules, cancelRules, leaseRules)
+var rules = concat(timeRules, endRules, deadlineRules, fenceRules, workRules, resultRules, questionRules, waiterRules, cancelRules, manualRules, leaseRules)
 
 // Rules gives a copy of the list.
 func Rules() []Rule { return append([]Rule(nil), rules...) }
@@ -146,7 +146,7 @@ var fenceRules = []Rule{
 		guard: staleAttempt,
 	},
 	{
-		On:   on(EventCancelRequested, EventCancelTimeout, EventAnswer, EventSuspect, EventLeaseRenewed, EventRequeue),
+		On:   on(EventCancelRequested, EventCancelTimeout, EventAnswer, EventSuspect, EventLeaseRenewed, EventRequeue, EventResolve, EventCompensated),
 		From: live, When: "it names another attempt than the current one", Kind: Refuses, Reason: ReasonStaleAttempt,
 		guard: func(t Task, e Event) bool { return e.Attempt != 0 && staleAttempt(t, e) },
 	},
@@ -198,8 +198,8 @@ var workRules = []Rule{
 		},
 	},
 	{
-		On: on(EventHeartbeat), From: from(StateRunning), When: "the worker was suspected lost", Kind: Changes, Reason: ReasonLeaseRenewed,
-		guard: func(t Task, _ Event) bool { return t.SuspectedAtMs != 0 },
+		On: on(EventHeartbeat), From: from(StateRunning), When: "the worker was suspected lost, or a person looks for it", Kind: Changes, Reason: ReasonLeaseRenewed,
+		guard: func(t Task, _ Event) bool { return t.SuspectedAtMs != 0 || t.sought() },
 	},
 	{On: on(EventHeartbeat), From: from(StateRunning), Kind: Notes, Reason: ReasonHeartbeat},
 }
@@ -316,6 +316,11 @@ var questionRules = []Rule{
 
 var cancelRules = []Rule{
 	{
+		On: on(EventCancelRequested), From: live, When: "it names a waiter, and others wait too", Kind: Changes, Reason: ReasonDetached,
+		guard: func(t Task, e Event) bool { return e.WaiterID != "" && t.wantedWithout(e.WaiterID) },
+		do:    func(t *Task, e *Event) { t.leave(*e, "cancelled") },
+	},
+	{
 		On: on(EventCancelRequested), From: from(StateQueued), To: StateCancelled, Kind: Changes, Reason: ReasonCancelled, Notify: true,
 		do: func(t *Task, e *Event) {
 			t.Cancel = &CancelRequest{AtMs: e.AtMs, Reason: e.Reason, By: e.By}
@@ -355,13 +360,20 @@ var leaseRules = []Rule{
 		guard: func(t Task, _ Event) bool { return t.SuspectedAtMs != 0 },
 	},
 	{
+		On: on(EventSuspect), From: from(StateRunning), When: "a person looks for it already", Kind: Repeats, Reason: ReasonAlreadyManual,
+		guard: func(t Task, _ Event) bool { return t.Manual != nil },
+	},
+	{
 		On: on(EventSuspect), From: from(StateRunning), Kind: Changes, Reason: ReasonSuspectedLost,
 		do: func(t *Task, e *Event) { t.SuspectedAtMs = max(e.AtMs, 1) },
 	},
 	{
-		On: on(EventLeaseRenewed), From: from(StateRunning), When: "it was suspected lost", Kind: Changes, Reason: ReasonLeaseRenewed,
-		guard: func(t Task, _ Event) bool { return t.SuspectedAtMs != 0 },
-		do:    func(t *Task, e *Event) { t.SuspectedAtMs, t.LastHeardAtMs = 0, e.AtMs },
+		On: on(EventLeaseRenewed), From: from(StateRunning), When: "it was suspected lost, or a person looks for it", Kind: Changes, Reason: ReasonLeaseRenewed,
+		guard: func(t Task, _ Event) bool { return t.SuspectedAtMs != 0 || t.sought() },
+		do: func(t *Task, e *Event) {
+			t.SuspectedAtMs, t.LastHeardAtMs = 0, e.AtMs
+			t.cameBack()
+		},
 	},
 	{On: on(EventLeaseRenewed), From: from(StateRunning), Kind: Refuses, Reason: ReasonNotSuspected},
 	{
@@ -372,6 +384,17 @@ var leaseRules = []Rule{
 			t.lost(e, CodeWorkerLost)
 			t.end(e.AtMs)
 		},
+	},
+	{
+		On: on(EventRequeue), From: from(StateRunning), When: "a person looks for it already", Kind: Repeats, Reason: ReasonAlreadyManual,
+		guard: func(t Task, _ Event) bool { return t.Manual != nil },
+	},
+	{
+		On: on(EventRequeue), From: from(StateRunning), When: "doing the work twice does harm and a person is to find out", Kind: Changes, Reason: ReasonManual,
+		guard: func(t Task, _ Event) bool {
+			return t.Policy.Effects == EffectsUnsafe && t.Policy.OnUnknown == UnknownManual
+		},
+		do: func(t *Task, e *Event) { t.toPerson(e) },
 	},
 	{
 		On: on(EventRequeue), From: from(StateRunning), When: "doing the work twice does harm", To: StateFailed, Kind: Changes, Reason: ReasonWorkerLost, Notify: true,

@@ -97,6 +97,7 @@ func EventTypes() []EventType {
 	return []EventType{
 		EventStart, EventProgress, EventHeartbeat, EventSucceed, EventFail, EventInputRequired, EventCancelled,
 		EventExpire, EventCancelRequested, EventCancelTimeout, EventAnswer, EventSuspect, EventLeaseRenewed, EventRequeue, EventRetry,
+		EventResolve, EventCompensated, EventAttach, EventDetach,
 	}
 }
 
@@ -156,12 +157,22 @@ const (
 	ReasonNotRetryable      Reason = "not-retryable"
 	ReasonNotEnded          Reason = "not-ended"
 	ReasonLateResult        Reason = "late-result"
+	ReasonManual            Reason = "manual"
+	ReasonAlreadyManual     Reason = "already-manual"
+	ReasonNotManual         Reason = "not-manual"
+	ReasonResolved          Reason = "resolved"
+	ReasonCompensated       Reason = "compensated"
+	ReasonNotCompensated    Reason = "not-compensated"
 )
 
-// The reasons of attaching a target.
+// The reasons of attaching and detaching.
 const (
 	ReasonAttached        Reason = "attached"
 	ReasonDuplicateTarget Reason = "duplicate-target"
+	ReasonDuplicateWaiter Reason = "duplicate-waiter"
+	ReasonDetached        Reason = "detached"
+	ReasonDuplicateDetach Reason = "duplicate-detach"
+	ReasonUnknownWaiter   Reason = "unknown-waiter"
 )
 
 // The reasons of a delivery.

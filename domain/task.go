@@ -70,6 +70,9 @@ type Waiter struct {
 // MaxWaiters is how many may wait for one task, those who left included.
 const MaxWaiters = 64
 
+// WaiterSubmitter is the id of whoever submitted the task.
+const WaiterSubmitter = "submitter"
+
 // DetachWaitTimeout is why a waiter leaves whose own patience is over.
 const DetachWaitTimeout = "wait-timeout"
 
@@ -155,11 +158,14 @@ type Task struct {
 	// name their attempt (see the attempt fence in docs/concepts.md).
 	Retries int         `json:"retries,omitempty"`
 	Late    *LateResult `json:"lateResult,omitempty"`
-	// Waiters are those who wait beside the run that submitted the task, and that
-	// run itself once somebody else waits too or it has left.
+	// Waiters are those who wait beside the submitter, and the submitter once it has
+	// left; see [Task.Waiting].
 	Waiters []Waiter `json:"waiters,omitempty"`
 	// Manual is set while a person has to find out what became of the work.
 	Manual *Manual `json:"manual,omitempty"`
+	// DecidedFor is the attempt that a person decided to begin, whatever the effects
+	// of the tool: by a manual retry or by resolving.
+	DecidedFor int `json:"decidedFor,omitempty"`
 	// EndedBy is the source of the event that ended the task: "probe", "timer",
 	// "lease", the name of a callback's source, or a person.
 	EndedBy string `json:"endedBy,omitempty"`

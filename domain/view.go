@@ -41,7 +41,9 @@ func PhaseOf(t Task) Phase {
 	switch {
 	case t.SuspectedAtMs != 0:
 		return PhaseSuspectedLost
-	case asks:
+	case t.Manual != nil && !t.sought():
+		return PhaseWaitingExternal
+	case asks, t.Manual != nil:
 		return PhaseWaitingInput
 	case t.Policy.External:
 		return PhaseWaitingExternal
@@ -63,6 +65,10 @@ type View struct {
 	WaitsFor string `json:"waitsFor,omitempty"`
 	// NextStep says what a person can do now, after a failure.
 	NextStep string `json:"nextStep,omitempty"`
+	// End says how the task ended, or that nobody waits for it any more.
+	End *End `json:"end,omitempty"`
+	// Waiting lists who waits for the task, once it is shared or somebody has left.
+	Waiting []Waiter `json:"waiting,omitempty"`
 	// Repeats and Conflicts count the callbacks that came again, with the same
 	// body and with another one.
 	Repeats   int64 `json:"repeats,omitempty"`
@@ -77,8 +83,14 @@ func Describe(t Task, nowMs int64) View {
 		v.Phase = PhaseSubmitted
 	}
 	v.WaitsFor = waitsFor(t, v.Phase)
+	if end, ok := EndOf(t); ok {
+		v.End = &end
+	}
+	if len(t.Waiters) > 0 {
+		v.Waiting = t.Waiting()
+	}
 	if t.State == StateRunning {
-		v.Stalled = t.Policy.StallMs > 0 && nowMs-t.LastProgressAtMs >= t.Policy.StallMs
+		v.Stalled = t.Policy.StallMs > 0 && nowMs-t.LastProgressAtMs >= t.Policy.StallMs && t.Manual == nil
 		v.Remaining = remaining(t, nowMs)
 	}
 	return v
@@ -121,8 +133,14 @@ func waitsFor(t Task, p Phase) string {
 	case PhaseRetryWait:
 		return "the end of the retry wait"
 	case PhaseWaitingExternal:
+		if t.Manual != nil {
+			return "task " + t.Manual.Compensation + " to undo what may have been done"
+		}
 		return "a callback from outside"
 	case PhaseWaitingInput:
+		if t.Manual != nil {
+			return "a person to find out whether the work was done"
+		}
 		q, _ := t.OpenQuestion()
 		return fmt.Sprintf("an answer to question %s", q.QuestionID)
 	case PhaseSuspectedLost:
@@ -136,6 +154,8 @@ func waitsFor(t Task, p Phase) string {
 
 func nextStep(t Task) string {
 	switch {
+	case t.Manual != nil && t.sought():
+		return "find out whether the work was done, then say so: wakepoint task resolve " + t.ID + " --succeeded --result RESULT, --failed, or --repeat"
 	case t.State == StateFailed && t.Error != nil && t.Error.Code == CodeOutcomeUnknown:
 		return "find out whether the work was done: if so take its result, if not retry the task; doing it twice may do harm"
 	case t.State == StateFailed && t.Error != nil && t.Error.Class == ClassUser:
