@@ -117,10 +117,10 @@ func (c *Config) checkTargets(p *problems) {
 		if t.URL == "" {
 			p.add(key+".url", "must be given")
 		} else {
-			t.checkURL(p, key+".url", t.URL)
+			p.url(key+".url", t.URL, t.AllowHTTP)
 		}
 		if t.AskURL != "" {
-			t.checkURL(p, key+".askURL", t.AskURL)
+			p.url(key+".askURL", t.AskURL, t.AllowHTTP)
 		}
 		t.Secret.check(p, key+".secret")
 		p.atLeast(key+".timeout", t.Timeout, 100*time.Millisecond)
@@ -142,6 +142,8 @@ func (c *Config) checkTools(p *problems) {
 		seen[t.Name] = true
 		t.check(p, key, c)
 	}
+	c.checkQueues(p)
+	c.checkCompensation(p)
 }
 
 func (t *Tool) check(p *problems, key string, c *Config) {
@@ -166,22 +168,8 @@ func (t *Tool) check(p *problems, key string, c *Config) {
 	}
 	t.checkPolicy(p, key)
 	t.checkTargets(p, key, c)
-	if t.Exec != nil {
-		t.Exec.check(p, key+".exec")
-	}
-}
-
-func (t *Tool) checkExecutor(p *problems, key string) {
-	switch {
-	case t.Executor == "":
-		p.add(key+".executor", "must be given: exec (or a command under exec), external, or the name of a registered one")
-	case t.Executor == ExecutorExec && t.Exec == nil:
-		p.add(key+".exec", "must be given for executor exec: the command to run")
-	case t.Executor != ExecutorExec && t.Exec != nil:
-		p.add(key+".exec", "belongs to executor exec, this one is %s", quote(t.Executor))
-	default:
-		p.name(key+".executor", t.Executor)
-	}
+	t.checkSections(p, key)
+	t.checkLimits(p, key)
 }
 
 func (t *Tool) checkTimes(p *problems, key string, c *Config) {

@@ -21,6 +21,15 @@ const (
 	DefaultDataDir   = ".wakepoint"
 	DefaultMaxTTL    = 30 * day
 	DefaultResultTTL = 3 * day
+	// DefaultFairnessWeight is the engine's own.
+	DefaultFairnessWeight = 1
+	DefaultSweepEvery     = time.Hour
+)
+
+// The engine clamps weights to this range.
+const (
+	MinFairnessWeight = 0.001
+	MaxFairnessWeight = 1000
 )
 
 // MaxFile is the largest file that is read, in bytes.
@@ -53,6 +62,12 @@ type Config struct {
 	// ResultTTL is how long a result is kept after the end of its task. Default:
 	// 3 days.
 	ResultTTL time.Duration
+	// FairnessWeight is the tenant's share of a task queue that has a backlog,
+	// beside those of other tenants: 0.001 to 1000. Default: 1.
+	FairnessWeight float64
+	// SweepEvery is how often results and jobs that have outlived their task are
+	// deleted, at least 1m. Default: 1h.
+	SweepEvery time.Duration
 	// Tools are the declared tools, in the order of the file.
 	Tools []Tool
 	// Targets are where news of the end of tasks can be sent, in the order of the
@@ -156,6 +171,8 @@ func (c *Config) withDefaults() error {
 	def(&c.DataDir, DefaultDataDir)
 	def(&c.MaxTTL, DefaultMaxTTL)
 	def(&c.ResultTTL, DefaultResultTTL)
+	def(&c.FairnessWeight, DefaultFairnessWeight)
+	def(&c.SweepEvery, DefaultSweepEvery)
 	c.DataDir = c.path(c.DataDir)
 	if c.Secret.File != "" {
 		c.Secret.File = c.path(c.Secret.File)
@@ -204,6 +221,11 @@ func (c *Config) finish() problems {
 	p.queue("taskQueue", c.TaskQueue)
 	p.atLeast("maxTTL", c.MaxTTL, time.Millisecond)
 	p.atLeast("resultTTL", c.ResultTTL, time.Minute)
+	// Written so that NaN is refused too.
+	if !(c.FairnessWeight >= MinFairnessWeight && c.FairnessWeight <= MaxFairnessWeight) {
+		p.add("fairnessWeight", "must be %v to %v, it is %v", MinFairnessWeight, MaxFairnessWeight, c.FairnessWeight)
+	}
+	p.atLeast("sweep.every", c.SweepEvery, time.Minute)
 	p.blobs("blobs", c.Blobs)
 	c.Secret.check(&p, "secret")
 	c.checkTargets(&p)

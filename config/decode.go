@@ -380,6 +380,17 @@ func (d *decoder) number(into *float64) func(*yaml.Node, string) {
 	}
 }
 
+// positive is number where 0 would be taken for none.
+func (d *decoder) positive(into *float64) func(*yaml.Node, string) {
+	return func(n *yaml.Node, path string) {
+		before := len(d.errs)
+		d.number(into)(n, path)
+		if *into == 0 && len(d.errs) == before {
+			d.fail(path, "must be more than 0")
+		}
+	}
+}
+
 func (d *decoder) boolean(into *bool) func(*yaml.Node, string) {
 	return func(n *yaml.Node, path string) {
 		s, ok := d.scalar(n, path, "true or false")

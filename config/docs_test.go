@@ -23,6 +23,10 @@ func TestDocsNameEveryKey(t *testing.T) {
 		"## The installation": "QQQ: 1",
 		"## tools":            "tools: {a: {QQQ: 1}}",
 		"### exec":            "tools: {a: {exec: {QQQ: 1}}}",
+		"### http":            "tools: {a: {http: {QQQ: 1}}}",
+		"### activity":        "tools: {a: {activity: {QQQ: 1}}}",
+		"### workflow":        "tools: {a: {workflow: {QQQ: 1}}}",
+		"### go":              "tools: {a: {go: {QQQ: 1}}}",
 		"## targets":          "targets: {a: {QQQ: 1}}",
 	} {
 		known := keysOf(t, text)
@@ -31,9 +35,7 @@ func TestDocsNameEveryKey(t *testing.T) {
 			t.Fatalf("no section %s", section)
 		}
 		after, _, _ = strings.Cut(after, "\n## ")
-		if section != "### exec" {
-			after, _, _ = strings.Cut(after, "\n### ")
-		}
+		after, _, _ = strings.Cut(after, "\n### ")
 		var documented []string
 		for _, m := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\|").FindAllStringSubmatch(after, -1) {
 			documented = append(documented, m[1])
@@ -46,6 +48,10 @@ func TestDocsNameEveryKey(t *testing.T) {
 	}
 	for parent, text := range map[string]string{
 		"backoff": "tools: {a: {backoff: {QQQ: 1}}}", "late": "tools: {a: {late: {QQQ: 1}}}", "expected": "tools: {a: {expected: {QQQ: 1}}}",
+		"cache": "tools: {a: {cache: {QQQ: 1}}}", "sweep": "sweep: {QQQ: 1}",
+		"find": "tools: {a: {http: {find: {QQQ: 1}}}}", "status": "tools: {a: {http: {status: {QQQ: 1}}}}",
+		"cancel": "tools: {a: {http: {cancel: {QQQ: 1}}}}", "list": "tools: {a: {http: {list: {QQQ: 1}}}}",
+		"fields": "tools: {a: {http: {fields: {QQQ: 1}}}}", "states": "tools: {a: {http: {states: {QQQ: 1}}}}",
 	} {
 		row := regexp.MustCompile("(?m)^\\| `" + parent + "` \\|.*$").FindString(page)
 		for _, key := range keysOf(t, text) {
@@ -81,7 +87,7 @@ func TestDocsExampleIsValid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(c.Tools) != 2 || len(c.Targets) != 1 {
+	if len(c.Tools) != 3 || len(c.Targets) != 1 {
 		t.Errorf("got %d tools and %d targets", len(c.Tools), len(c.Targets))
 	}
 }

@@ -1,6 +1,9 @@
 package config
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // The kinds of executors that Wakepoint brings beside [ExecutorExec] and
 // [ExecutorExternal].
@@ -164,4 +167,89 @@ type Cache struct {
 	// TTL is how long a result serves equal calls: at most so long, at least none.
 	// Required, at most the tool's ResultTTL.
 	TTL time.Duration
+}
+
+// The defaults of the sections, and the limit of a request: the engine gives a minute
+// to one try to submit.
+const (
+	DefaultKeyHeader    = "Idempotency-Key"
+	DefaultCancelMethod = "DELETE"
+	DefaultHTTPTimeout  = 30 * time.Second
+	MaxHTTPTimeout      = 50 * time.Second
+	DefaultGoHeartbeat  = 30 * time.Second
+)
+
+// sectionOf is the section of an executor, and whether a tool has it.
+type sectionOf struct {
+	executor string
+	given    bool
+}
+
+func (t *Tool) sections() []sectionOf {
+	return []sectionOf{
+		{ExecutorExec, t.Exec != nil},
+		{ExecutorHTTP, t.HTTP != nil},
+		{ExecutorActivity, t.Activity != nil},
+		{ExecutorWorkflow, t.Workflow != nil},
+		{ExecutorGo, t.Go != nil},
+	}
+}
+
+func (h *HTTPTool) withDefaults(c *Config) {
+	def(&h.KeyHeader, DefaultKeyHeader)
+	def(&h.Timeout, DefaultHTTPTimeout)
+	if !h.NoCancel {
+		def(&h.CancelMethod, DefaultCancelMethod)
+	}
+	h.Headers = slices.Clone(h.Headers)
+	for i := range h.Headers {
+		if file := &h.Headers[i].Secret.File; *file != "" {
+			*file = c.path(*file)
+		}
+	}
+	for _, f := range h.Fields.all() {
+		def(f.value, f.byDefault)
+	}
+	for _, s := range h.States.all() {
+		if *s.words == nil {
+			*s.words = s.byDefault
+		}
+	}
+}
+
+// httpField is a pointer of [HTTPFields] with its key and its default.
+type httpField struct {
+	name      string
+	value     *string
+	byDefault string
+}
+
+func (f *HTTPFields) all() []httpField {
+	return []httpField{
+		{"id", &f.ID, "/id"},
+		{"state", &f.State, "/state"},
+		{"progress", &f.Progress, "/progress"},
+		{"stage", &f.Stage, "/stage"},
+		{"result", &f.Result, "/result"},
+		{"error", &f.Error, "/error"},
+		{"key", &f.Key, "/key"},
+		{"jobs", &f.Jobs, "/jobs"},
+		{"next", &f.Next, "/next"},
+	}
+}
+
+// httpState is a list of [HTTPStates] with its key and its default.
+type httpState struct {
+	name      string
+	words     *[]string
+	byDefault []string
+}
+
+func (s *HTTPStates) all() []httpState {
+	return []httpState{
+		{"running", &s.Running, []string{"running", "queued", "pending", "in_progress"}},
+		{"succeeded", &s.Succeeded, []string{"succeeded", "success", "completed", "done"}},
+		{"failed", &s.Failed, []string{"failed", "error"}},
+		{"cancelled", &s.Cancelled, []string{"cancelled", "canceled"}},
+	}
 }

@@ -28,6 +28,10 @@ func (d *decoder) config(b []byte) Config {
 		{"blobs", d.text(&c.Blobs)},
 		{"maxTTL", d.duration(&c.MaxTTL)},
 		{"resultTTL", d.duration(&c.ResultTTL)},
+		{"fairnessWeight", d.positive(&c.FairnessWeight)},
+		{"sweep", func(n *yaml.Node, path string) {
+			d.mapping(n, path, []field{{"every", d.duration(&c.SweepEvery)}}, true)
+		}},
 		{"targets", func(n *yaml.Node, path string) {
 			d.entries(n, path, true, func(name string, _ place, v *yaml.Node) {
 				c.Targets = append(c.Targets, d.target(name, v, join(path, name)))
@@ -99,10 +103,18 @@ func (d *decoder) tool(name string, n *yaml.Node, path string) Tool {
 		{"hostLost", d.duration(&t.HostLost)},
 		{"priority", d.integer(&t.Priority, 1)},
 		{"targets", d.texts(&t.Targets)},
-		{"exec", func(n *yaml.Node, path string) {
-			t.Exec = &ExecTool{}
-			d.exec(t.Exec, n, path)
+		{"maxConcurrent", d.integer(&t.MaxConcurrent, 1)},
+		{"rate", d.rate(&t.Rate)},
+		{"cache", func(n *yaml.Node, path string) {
+			t.Cache = &Cache{}
+			d.mapping(n, path, []field{{"ttl", d.duration(&t.Cache.TTL)}}, true)
 		}},
+		{"compensate", d.text(&t.Compensate)},
+		{"exec", section(&t.Exec, d.exec)},
+		{"http", section(&t.HTTP, d.http)},
+		{"activity", section(&t.Activity, d.activity)},
+		{"workflow", section(&t.Workflow, d.workflow)},
+		{"go", section(&t.Go, d.function)},
 	}, true)
 	return t
 }

@@ -3,6 +3,7 @@ package config_test
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -26,6 +27,8 @@ secret: {env: ACME_SECRET}
 blobs: file:///srv/blobs
 maxTTL: 20d
 resultTTL: 36h
+fairnessWeight: 2.5
+sweep: {every: 30m}
 targets:
   ops:
     url: https://ops.example.com/hook
@@ -100,7 +103,7 @@ func TestParseReadsEveryKey(t *testing.T) {
 	want := &config.Config{
 		File: "/etc/wakepoint/wakepoint.yaml", Dir: "/etc/wakepoint",
 		Tenant: "acme", TaskQueue: "acme-tasks", DataDir: "/etc/wakepoint/data", Secret: config.SecretRef{Env: "ACME_SECRET"},
-		Blobs: "file:///srv/blobs", MaxTTL: 480 * time.Hour, ResultTTL: 36 * time.Hour,
+		Blobs: "file:///srv/blobs", MaxTTL: 480 * time.Hour, ResultTTL: 36 * time.Hour, FairnessWeight: 2.5, SweepEvery: 30 * time.Minute,
 		Targets: []config.Target{
 			{
 				Name: "ops", URL: "https://ops.example.com/hook", AskURL: "https://ops.example.com/known",
@@ -160,17 +163,19 @@ func TestParseOfNothingIsTheDefault(t *testing.T) {
 	}
 }
 
-// mistakes are files and what is said about them.
-var mistakes = map[string]struct {
+// mistake is a file and what is said about it.
+type mistake struct {
 	text string
 	want []string
-}{
+}
+
+var mistakes = map[string]mistake{
 	"unknown keys": {
 		"tenat: x\ntools:\n  a:\n    executor: external\n    ttlMs: 3s\n    zzz: 1\n",
 		[]string{
 			"1:1: tenat: is not a known key; did you mean tenant?",
 			"5:5: tools.a.ttlMs: is not a known key; did you mean ttl?",
-			"6:5: tools.a.zzz: is not a known key; known are title, description, version, executor, inputSchema, ttl, maxTTL, maxAttempts, resultTTL, effects, backoff, lease, stall, cancelGrace, late, expected, strict, taskQueue, poll, hostLost, priority, targets, exec",
+			"6:5: tools.a.zzz: is not a known key; known are title, description, version, executor, inputSchema, ttl, maxTTL, maxAttempts, resultTTL, effects, backoff, lease, stall, cancelGrace, late, expected, strict, taskQueue, poll, hostLost, priority, targets, maxConcurrent, rate, cache, compensate, exec, http, activity, workflow, go",
 		},
 	},
 	"repeated names": {
@@ -237,7 +242,7 @@ var mistakes = map[string]struct {
 			"4:21: tools.c.exec.argv[0]: must name the command, it is blank",
 			"5:20: tools.d.exec.argv: must be a list, not text",
 			`6:27: tools.e.exec: belongs to executor exec, this one is "external"`,
-			"7:3: tools.f.executor: must be given: exec (or a command under exec), external, or the name of a registered one",
+			"7:3: tools.f.executor: must be given: external, the name of a registered one, or a section exec, http, activity, workflow or go",
 			"8:31: tools.g.exec.env[0]: must be the name of an environment variable; values belong into set",
 			"8:56: tools.g.exec.set.1X: must be the name of an environment variable",
 			"8:77: tools.g.exec.retryExitCodes[0]: must be 1 to 255, it is 0",
@@ -279,29 +284,31 @@ var mistakes = map[string]struct {
 	"two documents":    {"tenant: a\n---\ntenant: b\n", []string{"2:1: must hold one YAML document"}},
 	"not UTF-8":        {"tenant: a\n# caf\xe9\n", []string{"2:6: must be valid UTF-8"}},
 	"a list":           {"- tools\n", []string{"1:1: must be a mapping, not a list"}},
-	"merge key":        {"x: &x {executor: external}\ntools:\n  a: {<<: *x}\n", []string{"1:1: x: is not a known key; known are tenant, taskQueue, dataDir, secret, blobs, maxTTL, resultTTL, targets, tools", "3:3: tools.a.executor: must be given: exec (or a command under exec), external, or the name of a registered one", "3:7: tools.a: must not use merge keys (<<); an alias as a value is fine"}},
+	"merge key":        {"x: &x {executor: external}\ntools:\n  a: {<<: *x}\n", []string{"1:1: x: is not a known key; known are tenant, taskQueue, dataDir, secret, blobs, maxTTL, resultTTL, fairnessWeight, sweep, targets, tools", "3:3: tools.a.executor: must be given: external, the name of a registered one, or a section exec, http, activity, workflow or go", "3:7: tools.a: must not use merge keys (<<); an alias as a value is fine"}},
 	"keys are no text": {"tools:\n  ? [a]\n  : {}\n", []string{"2:5: tools: must have plain text as keys"}},
 	"itself":           {"tools:\n  a:\n    executor: external\n    inputSchema: &s {not: *s}\n", []string{"4:18: tools.a.inputSchema.not.not.not.not.not.not.not.not.not.not.not....: is too large or too deep, its aliases followed"}},
 	"without end": {
 		"a: &a [x, x, x, x, x, x, x, x, x, x]\nb: &b [*a, *a, *a, *a, *a, *a, *a, *a, *a, *a]\nc: &c [*b, *b, *b, *b, *b, *b, *b, *b, *b, *b]\nd: &d [*c, *c, *c, *c, *c, *c, *c, *c, *c, *c]\ne: &e [*d, *d, *d, *d, *d, *d, *d, *d, *d, *d]\ntools: {a: {executor: external, inputSchema: {enum: [*e, *e]}}}\n",
 		[]string{
-			"1:1: a: is not a known key; known are tenant, taskQueue, dataDir, secret, blobs, maxTTL, resultTTL, targets, tools",
+			"1:1: a: is not a known key; known are tenant, taskQueue, dataDir, secret, blobs, maxTTL, resultTTL, fairnessWeight, sweep, targets, tools",
 			"1:23: tools.a.inputSchema.enum[0][5][8][9][7][5]: is too large or too deep, its aliases followed",
-			"2:1: b: is not a known key; known are tenant, taskQueue, dataDir, secret, blobs, maxTTL, resultTTL, targets, tools",
-			"3:1: c: is not a known key; known are tenant, taskQueue, dataDir, secret, blobs, maxTTL, resultTTL, targets, tools",
-			"4:1: d: is not a known key; known are tenant, taskQueue, dataDir, secret, blobs, maxTTL, resultTTL, targets, tools",
-			"5:1: e: is not a known key; known are tenant, taskQueue, dataDir, secret, blobs, maxTTL, resultTTL, targets, tools",
+			"2:1: b: is not a known key; known are tenant, taskQueue, dataDir, secret, blobs, maxTTL, resultTTL, fairnessWeight, sweep, targets, tools",
+			"3:1: c: is not a known key; known are tenant, taskQueue, dataDir, secret, blobs, maxTTL, resultTTL, fairnessWeight, sweep, targets, tools",
+			"4:1: d: is not a known key; known are tenant, taskQueue, dataDir, secret, blobs, maxTTL, resultTTL, fairnessWeight, sweep, targets, tools",
+			"5:1: e: is not a known key; known are tenant, taskQueue, dataDir, secret, blobs, maxTTL, resultTTL, fairnessWeight, sweep, targets, tools",
 		},
 	},
 	"only the line":     {"a: b: c\n", []string{"1:1: is no valid YAML: mapping values are not allowed in this context"}},
 	"two secrets":       {"secret: {env: A, file: b}\n", []string{"1:1: secret: must name either env or file, not both"}},
 	"deep alias":        {"tools:\n  a: &a {executor: external, ttl: 90d}\n  b: *a\n", []string{"2:35: tools.a.ttl: must be at most maxTTL, 30d; it is 90d", "2:35: tools.b.ttl: must be at most maxTTL, 30d; it is 90d"}},
-	"version not alone": {"version: 1\n", []string{"1:1: version: is not a known key; known are tenant, taskQueue, dataDir, secret, blobs, maxTTL, resultTTL, targets, tools"}},
+	"version not alone": {"version: 1\n", []string{"1:1: version: is not a known key; known are tenant, taskQueue, dataDir, secret, blobs, maxTTL, resultTTL, fairnessWeight, sweep, targets, tools"}},
 }
 
 func TestParseReportsEveryMistakeWithItsPlace(t *testing.T) {
 	t.Parallel()
-	for name, tc := range mistakes {
+	all := maps.Clone(mistakes)
+	maps.Copy(all, executorMistakes)
+	for name, tc := range all {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c, err := config.Parse("w.yaml", []byte(tc.text))
@@ -340,6 +347,10 @@ func TestNoErrorQuotesASecret(t *testing.T) {
 		"blobs: hunter2\n",
 		"tools: {a: {exec: {argv: [x], env: [A=hunter2], set: {'1': hunter2}}}}\n",
 		"tools: {a: {exec: {argv: [x], set: {A: {b: hunter2}}}}}\n",
+		"tools: {a: {http: {url: 'https://hunter2:x@example.com'}}}\n",
+		"tools: {a: {http: {url: 'https://x.example/{hunter2}', headers: {Authorization: hunter2}}}}\n",
+		"tools: {a: {http: {url: 'https://x.example/', headers: {A: {hunter2: x}, B: [hunter2], C: \"hunter2\\n\"}}}}\n",
+		"tools: {a: {http: {url: 'https://x.example/', headers: {A: {env: 'hunter2 x', prefix: \"hunter2\\n\"}}}}}\n",
 	} {
 		_, err := config.Parse("w.yaml", []byte(text))
 		switch {
@@ -414,6 +425,18 @@ func TestBindingAndCreate(t *testing.T) {
 	}
 	if task.Tool != "vet" || task.ExpiresAtMs != 1+36*3_600_000 || task.MaxAttempts != 5 || task.Priority != 2 || task.ResultTTLMs != 86_400_000 {
 		t.Errorf("task is %+v", task)
+	}
+	limited := config.Tool{
+		Name: "big", Executor: "http", TaskQueue: "q", Poll: time.Second, HostLost: time.Minute,
+		MaxConcurrent: 2, Rate: config.Rate{Limit: 1, Per: time.Minute}, Compensate: "undo",
+	}
+	want := protocol.ToolBinding{Executor: "http", TaskQueue: "q", PollMs: 1000, HostLostMs: 60_000, SubmitQueue: "q-tool-big", HoldSlot: true, Compensate: "undo"}
+	if diff := cmp.Diff(want, limited.Binding()); diff != "" {
+		t.Error(diff)
+	}
+	limited.MaxConcurrent = 0
+	if b := limited.Binding(); b.HoldSlot || b.SubmitQueue != "q-tool-big" {
+		t.Errorf("with a rate alone the binding is %+v", b)
 	}
 	if _, ok := c.Tool("nothing"); ok {
 		t.Error("found nothing")

@@ -38,8 +38,8 @@ func (t *Target) withDefaults(c *Config) {
 	}
 }
 
-// checkURL names no part of the URL: it may hold a password or a token.
-func (t *Target) checkURL(p *problems, key, raw string) {
+// url names no part of the URL: it may hold a password or a token.
+func (p *problems) url(key, raw string, allowHTTP bool) {
 	u, err := url.Parse(raw)
 	switch {
 	case err != nil:
@@ -50,7 +50,7 @@ func (t *Target) checkURL(p *problems, key, raw string) {
 		p.add(key, "must not hold a user or a password; use secret")
 	case u.Fragment != "":
 		p.add(key, "must not have a fragment")
-	case u.Scheme == "http" && !t.AllowHTTP && !loopback(u.Hostname()):
+	case u.Scheme == "http" && !allowHTTP && !loopback(u.Hostname()):
 		p.add(key, "must be https, or http to this host itself; allowHTTP: true allows it elsewhere")
 	}
 }

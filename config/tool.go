@@ -35,8 +35,10 @@ type Tool struct {
 	Description string
 	// Version is the operator's own mark, free text of at most 64 bytes.
 	Version string
-	// Executor is [ExecutorExec], [ExecutorExternal] or the name of a Go executor
-	// that is registered with the worker. Default: exec when Exec is set.
+	// Executor is [ExecutorExec], [ExecutorHTTP], [ExecutorActivity],
+	// [ExecutorWorkflow], [ExecutorGo], [ExecutorExternal] or the name of a Go
+	// executor that is registered with the worker. Default: that of Exec, HTTP,
+	// Activity, Workflow and Go which is set.
 	Executor string
 	// InputSchema is a JSON Schema of draft 2020-12 for the input. A $ref may only
 	// point into the schema itself. Default: empty, any JSON.
@@ -52,7 +54,7 @@ type Tool struct {
 	// ResultTTL is how long a result is kept. Default: that of the installation.
 	ResultTTL time.Duration
 	// Policy is what the rules of a task need to know. External is set from
-	// Executor.
+	// Executor, ExpectsCallback from HTTP.
 	Policy domain.Policy
 	// TaskQueue is where the tool's activities run. Default: that of the
 	// installation.
@@ -134,7 +136,17 @@ type EnvVar struct{ Name, Value string }
 func (t Tool) Binding() protocol.ToolBinding {
 	return protocol.ToolBinding{
 		Executor: t.Executor, TaskQueue: t.TaskQueue, PollMs: t.Poll.Milliseconds(), HostLostMs: t.HostLost.Milliseconds(),
+		SubmitQueue: t.SubmitQueue(), HoldSlot: t.MaxConcurrent > 0, Compensate: t.Compensate,
 	}
+}
+
+// SubmitQueue is the task queue where jobs of a tool with limits are submitted, and
+// nothing else is done; empty for a tool without limits.
+func (t Tool) SubmitQueue() string {
+	if t.MaxConcurrent == 0 && t.Rate.PerSecond() == 0 {
+		return ""
+	}
+	return protocol.ToolTaskQueue(t.TaskQueue, t.Name)
 }
 
 // CreateDefaults is a task of this tool as far as the tool decides: without id,
@@ -161,8 +173,9 @@ func (t Tool) ValidateInput(raw json.RawMessage) error {
 	return s.validate(raw)
 }
 
-// toolJSON is a tool as `wakepoint tools --json` prints it. The command is left
-// out: it is the operator's, and what lists tools may be shown to callers.
+// toolJSON is a tool as `wakepoint tools --json` prints it. How the executor runs it
+// is left out, commands, URLs and headers above all: that is the operator's, and what
+// lists tools may be shown to callers.
 type toolJSON struct {
 	Name        string          `json:"name"`
 	Title       string          `json:"title"`
@@ -181,26 +194,31 @@ type toolJSON struct {
 	PollMs      int64           `json:"pollMs"`
 	HostLostMs  int64           `json:"hostLostMs"`
 	Targets     []string        `json:"targets,omitempty"`
+	// Rate has the form of the file, such as 10/s.
+	MaxConcurrent int    `json:"maxConcurrent,omitempty"`
+	Rate          string `json:"rate,omitempty"`
+	CacheTTLMs    int64  `json:"cacheTtlMs,omitempty"`
+	Compensate    string `json:"compensate,omitempty"`
 }
 
-// MarshalJSON gives what may be shown to callers: all but the command.
+// MarshalJSON gives what may be shown to callers: all but how the executor runs it.
 func (t Tool) MarshalJSON() ([]byte, error) {
+	var cached time.Duration
+	if t.Cache != nil {
+		cached = t.Cache.TTL
+	}
 	return json.Marshal(toolJSON{
 		Name: t.Name, Title: t.Title, Description: t.Description, Version: t.Version, Executor: t.Executor, InputSchema: t.InputSchema,
 		TTLMs: t.TTL.Milliseconds(), MaxTTLMs: t.MaxTTL.Milliseconds(), MaxAttempts: t.MaxAttempts, ResultTTLMs: t.ResultTTL.Milliseconds(),
 		Priority: t.Priority, Effects: t.Policy.Effects, Policy: t.Policy, TaskQueue: t.TaskQueue,
 		PollMs: t.Poll.Milliseconds(), HostLostMs: t.HostLost.Milliseconds(), Targets: t.Targets,
+		MaxConcurrent: t.MaxConcurrent, Rate: t.Rate.String(), CacheTTLMs: cached.Milliseconds(), Compensate: t.Compensate,
 	})
 }
 
 func (t *Tool) withDefaults(c *Config) {
 	def(&t.Title, t.Name)
-	if t.Exec != nil {
-		def(&t.Executor, ExecutorExec)
-		e := *t.Exec
-		e.withDefaults(c)
-		t.Exec = &e
-	}
+	t.sectionDefaults(c)
 	def(&t.MaxTTL, c.MaxTTL)
 	def(&t.TTL, min(DefaultTTL, t.MaxTTL))
 	def(&t.MaxAttempts, DefaultMaxAttempts)
@@ -211,6 +229,42 @@ func (t *Tool) withDefaults(c *Config) {
 	def(&t.Policy.Effects, domain.EffectsIdempotent)
 	def(&t.Policy.LatePolicy, domain.LateReject)
 	t.Policy.External = t.Executor == ExecutorExternal
+	t.Policy.ExpectsCallback = t.HTTP != nil && t.HTTP.Callback
+}
+
+// sectionDefaults fills in what the sections of executors left out. They are copied:
+// the caller's stay as they are.
+func (t *Tool) sectionDefaults(c *Config) {
+	for _, s := range t.sections() {
+		if s.given {
+			def(&t.Executor, s.executor)
+		}
+	}
+	if t.Exec != nil {
+		e := *t.Exec
+		e.withDefaults(c)
+		t.Exec = &e
+	}
+	if t.HTTP != nil {
+		h := *t.HTTP
+		h.withDefaults(c)
+		t.HTTP = &h
+	}
+	if t.Activity != nil {
+		a := *t.Activity
+		def(&a.Args, ArgsOne)
+		t.Activity = &a
+	}
+	if t.Workflow != nil {
+		w := *t.Workflow
+		def(&w.Args, ArgsOne)
+		t.Workflow = &w
+	}
+	if t.Go != nil {
+		g := *t.Go
+		def(&g.Heartbeat, DefaultGoHeartbeat)
+		t.Go = &g
+	}
 }
 
 func (e *ExecTool) withDefaults(c *Config) {
