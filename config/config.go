@@ -73,6 +73,9 @@ type Config struct {
 	// Targets are where news of the end of tasks can be sent, in the order of the
 	// file.
 	Targets []Target
+
+	// places says where the keys stand in the file.
+	places map[string]place
 }
 
 // Default is an installation without tools in the current folder.
@@ -114,7 +117,15 @@ func Parse(name string, b []byte) (*Config, error) {
 	if err := d.errs.asError(); err != nil {
 		return nil, err
 	}
+	c.places = d.places
 	return &c, nil
+}
+
+// Mistake is an error about a key, at its place in the file if it was read from one:
+// for what is found out by those who use a configuration that is right in itself.
+func (c *Config) Mistake(key, format string, args ...any) *Error {
+	at := nearestPlace(c.places, key)
+	return &Error{File: c.File, Line: at.line, Column: at.column, Key: key, Rule: fmt.Sprintf(format, args...)}
 }
 
 // New takes a configuration that was built in Go, fills in its defaults and

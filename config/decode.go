@@ -62,12 +62,17 @@ func (d *decoder) consequence(key string) bool {
 
 // report tells of a mistake at the place of the key, or of the nearest key above.
 func (d *decoder) report(key, format string, args ...any) {
-	at := d.places[key]
+	d.failAt(nearestPlace(d.places, key), key, format, args...)
+}
+
+// nearestPlace is where a key stands, or the nearest one above.
+func nearestPlace(places map[string]place, key string) place {
+	at := places[key]
 	for above := key; at.line == 0 && above != ""; {
 		above = parent(above)
-		at = d.places[above]
+		at = places[above]
 	}
-	d.failAt(at, key, format, args...)
+	return at
 }
 
 func (d *decoder) failAt(at place, key, format string, args ...any) {

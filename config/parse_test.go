@@ -134,7 +134,7 @@ func TestParseReadsEveryKey(t *testing.T) {
 		plainTool("train", "external", func(t *config.Tool) { t.Policy.External = true }),
 		plainTool("own", "gopher", func(*config.Tool) {}),
 	}
-	if diff := cmp.Diff(want, c, cmpopts.IgnoreUnexported(config.Tool{})); diff != "" {
+	if diff := cmp.Diff(want, c, cmpopts.IgnoreUnexported(config.Tool{}, config.Config{})); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -358,6 +358,21 @@ func TestNoErrorQuotesASecret(t *testing.T) {
 			t.Errorf("accepted %q", text)
 		case strings.Contains(err.Error(), secret):
 			t.Errorf("%q gives %v", text, err)
+		}
+	}
+}
+
+// What is found out later has its place as well, or that of what it stands in.
+func TestMistakeHasAPlace(t *testing.T) {
+	t.Parallel()
+	c := parse(t, whole)
+	for key, want := range map[string]string{
+		"tools.vet.exec.argv[1]": "/etc/wakepoint/wakepoint.yaml:53:18: tools.vet.exec.argv[1]: is wrong",
+		"tools.train.exec":       "/etc/wakepoint/wakepoint.yaml:65:3: tools.train.exec: is wrong",
+		"nothing":                "/etc/wakepoint/wakepoint.yaml:3:1: nothing: is wrong",
+	} {
+		if got := c.Mistake(key, "is %s", "wrong").Error(); got != want {
+			t.Errorf("%s gives %s, want %s", key, got, want)
 		}
 	}
 }

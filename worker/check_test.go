@@ -30,12 +30,21 @@ func TestCheckNamesAllThatIsWrong(t *testing.T) {
   shell: {exec: {argv: [sh, -c, "echo ${input.x}"]}}
   outside: {executor: external}
   ours: {executor: of-ours}
+targets:
+  fine: {url: 'https://x.example'}
+  ops: {url: 'https://x.example', secret: {env: NONE}}
 `)
 	if err == nil {
 		t.Fatal("nothing was found")
 	}
 	lines := strings.Split(err.Error(), "\n")
-	want := []string{`exec tool "gone": argv: program "no-such-program-anywhere" was not found`, `exec tool "odd": argv[1] "${nothing}": `, `exec tool "shell": argv[2] `, "tools.ours.executor must be "}
+	want := []string{
+		`wakepoint.yaml:2:17: tools.gone.exec.argv: program "no-such-program-anywhere" was not found`,
+		`wakepoint.yaml:4:31: tools.odd.exec.argv[1]: "${nothing}": `,
+		`wakepoint.yaml:5:33: tools.shell.exec.argv[2]: `,
+		"wakepoint.yaml:7:20: tools.ours.executor: must be ",
+		"wakepoint.yaml:10:35: targets.ops.secret: environment variable NONE is not set",
+	}
 	if len(lines) != len(want) {
 		t.Fatalf("%d lines, want %d: %v", len(lines), len(want), err)
 	}

@@ -1,11 +1,15 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/wakepoint/wakepoint/activities"
 	"github.com/wakepoint/wakepoint/activities/tool"
@@ -17,30 +21,56 @@ import (
 )
 
 // executors gives every tool its executor, by the tool's name. The error names
-// every tool that is wrong, one a line.
+// every tool that is wrong, one a line, at its place in the file.
 func (o Options) executors() (map[string]tool.Executor, error) {
 	all := make(map[string]tool.Executor, len(o.Config.Tools))
-	var wrong []error
+	var wrong config.Errors
 	for _, t := range o.Config.Tools {
-		switch {
-		case t.Exec != nil:
-			ex, err := o.exec(t)
-			if err != nil {
-				wrong = append(wrong, err)
-				continue
-			}
-			all[t.Name] = ex
-		case t.Executor == config.ExecutorExternal:
-		default:
-			ex, ok := o.Executors[t.Executor]
-			if !ok || ex == nil {
-				wrong = append(wrong, domain.Invalid("tools."+t.Name+".executor", "must be exec, external or one that this program registers, not %q", t.Executor))
-				continue
-			}
-			all[t.Name] = ex
+		if t.Executor == config.ExecutorExternal {
+			continue
 		}
+		ex, err := o.executor(t)
+		if err != nil {
+			wrong = append(wrong, o.mistake(t, err))
+			continue
+		}
+		all[t.Name] = ex
 	}
-	return all, errors.Join(wrong...)
+	if len(wrong) > 0 {
+		return all, wrong
+	}
+	return all, nil
+}
+
+func (o Options) executor(t config.Tool) (tool.Executor, error) {
+	if t.Exec != nil {
+		return o.exec(t)
+	}
+	ex, ok := o.Executors[t.Executor]
+	if !ok || ex == nil {
+		return nil, o.Config.Mistake("tools."+t.Name+".executor", "must be external, have a section of its own, or be one that this program registers, not %q", t.Executor)
+	}
+	return ex, nil
+}
+
+// about finds the key that an executor's error begins with.
+var about = regexp.MustCompile(`^((?:argv|dir|env|set)(?:\[\d+\])?):? (.*)$`)
+
+// mistake gives an error of an executor its place in the file.
+func (o Options) mistake(t config.Tool, err error) *config.Error {
+	var placed *config.Error
+	if errors.As(err, &placed) {
+		return placed
+	}
+	// What stands around it names the tool, as the key does.
+	if inner := errors.Unwrap(err); inner != nil && strings.Contains(err.Error(), strconv.Quote(t.Name)) {
+		err = inner
+	}
+	key, rule := "tools."+t.Name+"."+t.Executor, err.Error()
+	if m := about.FindStringSubmatch(rule); m != nil {
+		key, rule = key+"."+m[1], m[2]
+	}
+	return o.Config.Mistake(key, "%s", rule)
 }
 
 // Check looks at tools and targets as [New] does, without any connection and
@@ -68,7 +98,32 @@ func Check(ctx context.Context, o Options) error {
 	}
 	_, err = o.executors()
 	_, targets := o.targets()
-	return errors.Join(err, targets)
+	return allMistakes(err, targets)
+}
+
+// allMistakes is one list of the mistakes of several; any other error comes first.
+func allMistakes(errs ...error) error {
+	var all config.Errors
+	var other []error
+	for _, err := range errs {
+		var some config.Errors
+		switch {
+		case errors.As(err, &some):
+			all = append(all, some...)
+		case err != nil:
+			other = append(other, err)
+		}
+	}
+	if len(all) > 0 {
+		slices.SortStableFunc(all, func(a, b *config.Error) int {
+			return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+		})
+		other = append(other, all)
+	}
+	if len(other) == 1 {
+		return other[0]
+	}
+	return errors.Join(other...)
 }
 
 func (o Options) exec(t config.Tool) (tool.Executor, error) {
@@ -88,18 +143,23 @@ func (o Options) exec(t config.Tool) (tool.Executor, error) {
 
 func (o Options) targets() (map[string]activities.Target, error) {
 	all := make(map[string]activities.Target, len(o.Config.Targets))
+	var wrong config.Errors
 	for _, t := range o.Config.Targets {
 		target := activities.Target{URL: t.URL, AskURL: t.AskURL, Timeout: t.Timeout}
 		if !t.Secret.IsZero() {
 			text, err := t.Secret.Read(o.Getenv)
-			if err != nil {
-				return nil, fmt.Errorf("target %s: %w", t.Name, err)
+			if err == nil {
+				target.Secret, err = activities.WebhookSecret(string(text))
 			}
-			if target.Secret, err = activities.WebhookSecret(string(text)); err != nil {
-				return nil, fmt.Errorf("target %s: %w", t.Name, err)
+			if err != nil {
+				wrong = append(wrong, o.Config.Mistake("targets."+t.Name+".secret", "%s", strings.TrimPrefix(err.Error(), config.ErrSecret.Error()+": ")))
+				continue
 			}
 		}
 		all[t.Name] = target
+	}
+	if len(wrong) > 0 {
+		return all, wrong
 	}
 	return all, nil
 }

@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/wakepoint/wakepoint/activities"
+	"github.com/wakepoint/wakepoint/domain"
 	"github.com/wakepoint/wakepoint/workflows"
 	"github.com/wakepoint/wakepoint/workflows/protocol"
 )
@@ -29,12 +30,9 @@ func New(o Options) (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	executors, err := o.executors()
-	if err != nil {
-		return nil, err
-	}
+	executors, wrong := o.executors()
 	targets, err := o.targets()
-	if err != nil {
+	if err := allMistakes(wrong, err); err != nil {
 		return nil, err
 	}
 	acts, err := activities.New(activities.Options{
@@ -43,21 +41,29 @@ func New(o Options) (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Worker{o: o, queues: o.queues()}
-	for i, q := range w.queues {
-		sw := sdkworker.New(o.Temporal, q, o.sdkOptions(i == 0))
+	queues, err := o.queues()
+	if err != nil {
+		return nil, err
+	}
+	w := &Worker{o: o}
+	for i, q := range queues {
+		sw := sdkworker.New(o.Temporal, q.name, o.sdkOptions(q, i == 0))
 		if i == 0 {
 			RegisterWorkflows(sw)
 		}
-		RegisterActivities(sw, acts)
-		w.workers = append(w.workers, sw)
+		if q.limited {
+			RegisterSubmissions(sw, acts)
+		} else {
+			RegisterActivities(sw, acts)
+		}
+		w.workers, w.queues = append(w.workers, sw), append(w.queues, q.name)
 	}
 	return w, nil
 }
 
-// sdkOptions are the same for every queue, but for the workflows: only the
-// main queue has any.
-func (o Options) sdkOptions(main bool) sdkworker.Options {
+// sdkOptions are the same for every queue, but for the workflows, which only the
+// main queue has, and for the limits.
+func (o Options) sdkOptions(q queue, main bool) sdkworker.Options {
 	auto := func() sdkworker.PollerBehavior {
 		return sdkworker.NewPollerBehaviorAutoscaling(sdkworker.PollerBehaviorAutoscalingOptions{})
 	}
@@ -68,18 +74,49 @@ func (o Options) sdkOptions(main bool) sdkworker.Options {
 		ActivityTaskPollerBehavior: auto(),
 		WorkerStopTimeout:          o.StopTimeout,
 		DisableWorkflowWorker:      !main,
+		// Of this process: each of several workers has as many.
+		MaxConcurrentActivityExecutionSize: q.maxConcurrent,
+		// Of the queue: the engine holds all its workers to it.
+		TaskQueueActivitiesPerSecond: q.perSecond,
 	}
 }
 
-// queues lists the task queues, the main one first.
-func (o Options) queues() []string {
-	qs := []string{o.TaskQueue, protocol.HostTaskQueue(o.TaskQueue, o.Host)}
+// queue is a task queue that a worker serves.
+type queue struct {
+	name string
+	// limited says that it has limits and takes nothing but submissions. Anything
+	// else would wait for its turn with them: a look at a job behind the very jobs
+	// that hold the slots.
+	limited bool
+	// maxConcurrent and perSecond are the limits; 0 means none.
+	maxConcurrent int
+	perSecond     float64
+}
+
+// queues lists the task queues: the main one, the host's, those that tools name, those
+// of the limits of tools.
+func (o Options) queues() ([]queue, error) {
+	qs := []queue{{name: o.TaskQueue}, {name: protocol.HostTaskQueue(o.TaskQueue, o.Host)}}
+	served := func(name string) bool {
+		return slices.ContainsFunc(qs, func(q queue) bool { return q.name == name })
+	}
 	for _, t := range o.Config.Tools {
-		if t.TaskQueue != "" && !slices.Contains(qs, t.TaskQueue) {
-			qs = append(qs, t.TaskQueue)
+		if t.TaskQueue != "" && !served(t.TaskQueue) {
+			qs = append(qs, queue{name: t.TaskQueue})
 		}
 	}
-	return qs
+	for _, t := range o.Config.Tools {
+		name := t.SubmitQueue()
+		switch {
+		case name == "":
+		case served(name):
+			// The configuration knows neither the option's task queue nor the host's.
+			return nil, domain.Invalid("taskQueue", "must leave %s to the limits of tool %s", name, t.Name)
+		default:
+			qs = append(qs, queue{name: name, limited: true, maxConcurrent: t.MaxConcurrent, perSecond: t.Rate.PerSecond()})
+		}
+	}
+	return qs, nil
 }
 
 // TaskQueues lists the task queues that the worker serves, the main one first.
@@ -123,13 +160,15 @@ func RegisterWorkflows(r sdkworker.WorkflowRegistry) {
 	r.RegisterWorkflowWithOptions(workflows.Delivery, workflow.RegisterOptions{Name: protocol.WorkflowDelivery})
 }
 
+// named is an activity and its public name.
+type named struct {
+	name string
+	f    any
+}
+
 // RegisterActivities registers Wakepoint's activities under their public names.
 func RegisterActivities(r sdkworker.ActivityRegistry, a *activities.Activities) {
-	for _, x := range []struct {
-		name string
-		f    any
-	}{
-		{protocol.ActivitySubmit, a.Submit},
+	for _, x := range append(submissions(a), []named{
 		{protocol.ActivityProbe, a.Probe},
 		{protocol.ActivityAsk, a.Ask},
 		{protocol.ActivityCancel, a.Cancel},
@@ -138,7 +177,19 @@ func RegisterActivities(r sdkworker.ActivityRegistry, a *activities.Activities) 
 		{protocol.ActivityNotifyRun, a.NotifyRun},
 		{protocol.ActivitySend, a.Send},
 		{protocol.ActivityLogs, a.Logs},
-	} {
+	}...) {
 		r.RegisterActivityWithOptions(x.f, activity.RegisterOptions{Name: x.name})
 	}
+}
+
+// RegisterSubmissions registers those that submit jobs, and no others, for the task
+// queue of a tool with limits.
+func RegisterSubmissions(r sdkworker.ActivityRegistry, a *activities.Activities) {
+	for _, x := range submissions(a) {
+		r.RegisterActivityWithOptions(x.f, activity.RegisterOptions{Name: x.name})
+	}
+}
+
+func submissions(a *activities.Activities) []named {
+	return []named{{protocol.ActivitySubmit, a.Submit}}
 }

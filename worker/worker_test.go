@@ -96,12 +96,12 @@ func TestNewRefusesToolsThatCannotRun(t *testing.T) {
 		want string
 	}{
 		"a program that is not there":    {yaml: "tools: {gone: {exec: {argv: [no-such-program-anywhere]}}}\n", want: "no-such-program-anywhere"},
-		"an executor nobody registered":  {yaml: "tools: {ours: {executor: of-ours}}\n", want: "tools.ours.executor must be exec, external or one that this program registers"},
+		"an executor nobody registered":  {yaml: "tools: {ours: {executor: of-ours}}\n", want: "tools.ours.executor: must be external, have a section of its own, or be one that this program registers"},
 		"an executor that is nil":        {yaml: "tools: {ours: {executor: of-ours}}\n", with: map[string]tool.Executor{"of-ours": nil}, want: "tools.ours.executor"},
 		"a registered executor":          {yaml: "tools: {ours: {executor: of-ours}}\n", with: map[string]tool.Executor{"of-ours": tooltest.New()}},
-		"a secret that is not set":       {yaml: "targets: {ops: {url: 'https://x.example', secret: {env: NONE}}}\n", want: "target ops"},
-		"a secret that is none":          {yaml: "targets: {ops: {url: 'https://x.example', secret: {env: BAD}}}\n", want: "target ops: secret"},
-		"a secret in a file that is not": {yaml: "targets: {ops: {url: 'https://x.example', secret: {file: gone}}}\n", want: "target ops"},
+		"a secret that is not set":       {yaml: "targets: {ops: {url: 'https://x.example', secret: {env: NONE}}}\n", want: "targets.ops.secret: "},
+		"a secret that is none":          {yaml: "targets: {ops: {url: 'https://x.example', secret: {env: BAD}}}\n", want: "targets.ops.secret: "},
+		"a secret in a file that is not": {yaml: "targets: {ops: {url: 'https://x.example', secret: {file: gone}}}\n", want: "targets.ops.secret: "},
 		"a good secret":                  {yaml: "targets: {ops: {url: 'https://x.example', secret: {env: GOOD}}}\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -140,6 +140,26 @@ func TestTaskQueues(t *testing.T) {
 	w.TaskQueues()[0] = "changed"
 	if w.TaskQueues()[0] != "q" {
 		t.Error("the caller can change the worker's own list")
+	}
+}
+
+// The limits of a tool need a queue that nothing else comes to: it has one, even if a
+// host or an option takes the name, which is refused.
+func TestTaskQueuesOfLimits(t *testing.T) {
+	t.Parallel()
+	const yaml = "tools:\n  a: {exec: {argv: [\"true\"]}, rate: 1/s}\n  b: {exec: {argv: [\"true\"]}, taskQueue: gpu, maxConcurrent: 2}\n  c: {exec: {argv: [\"true\"]}}\n"
+	o := options(t, yaml)
+	w, err := worker.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"wakepoint", "wakepoint-host-host-1", "gpu", "wakepoint-tool-a", "gpu-tool-b"}, w.TaskQueues()); diff != "" {
+		t.Error(diff)
+	}
+	o.TaskQueue = "gpu-tool-b"
+	var invalid *domain.InvalidError
+	if _, err := worker.New(o); !errors.As(err, &invalid) || invalid.Field != "taskQueue" {
+		t.Errorf("a task queue that is taken: %v", err)
 	}
 }
 
@@ -184,6 +204,21 @@ func TestEverythingIsRegistered(t *testing.T) {
 	slices.Sort(r.names)
 	if diff := cmp.Diff(want, r.names); diff != "" {
 		t.Errorf("names (-contract +registered):\n%s", diff)
+	}
+}
+
+// The queue of a limit takes what submits jobs and nothing that looks at them.
+func TestSubmissionsAreRegisteredAlone(t *testing.T) {
+	t.Parallel()
+	o := options(t, "tools: {outside: {executor: external}}\n")
+	acts, err := activities.New(activities.Options{Blobs: o.Store, Signals: o.Temporal})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &registry{}
+	worker.RegisterSubmissions(r, acts)
+	if diff := cmp.Diff([]string{protocol.ActivitySubmit}, r.names); diff != "" {
+		t.Error(diff)
 	}
 }
 
