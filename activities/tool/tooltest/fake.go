@@ -31,6 +31,7 @@ const (
 	Cancel  Verb = "cancel"
 	Find    Verb = "find"
 	Logs    Verb = "logs"
+	List    Verb = "list"
 )
 
 // Call is one call that was made.
@@ -54,11 +55,14 @@ type Executor struct {
 	settings map[string]*settings
 	jobs     map[string][]*run
 	calls    []Call
+	promises tool.Promises
 }
 
 var (
 	_ tool.Executor  = (*Executor)(nil)
 	_ tool.LogReader = (*Executor)(nil)
+	_ tool.Promiser  = (*Executor)(nil)
+	_ tool.Lister    = (*Executor)(nil)
 )
 
 // settings is what was said of a key.
@@ -77,13 +81,14 @@ type scriptedError struct {
 
 // run is one run of a job.
 type run struct {
-	attempt int
-	rest    []tool.Observation
+	attempt   int
+	rest      []tool.Observation
+	forgotten bool
 }
 
 // New makes a fake whose jobs run for ever, until a script says otherwise.
 func New() *Executor {
-	return &Executor{changed: make(chan struct{}), settings: map[string]*settings{}, jobs: map[string][]*run{}}
+	return &Executor{changed: make(chan struct{}), settings: map[string]*settings{}, jobs: map[string][]*run{}, promises: Promises()}
 }
 
 // Script says what the looks at a job give, one after the other; the last is given for ever. The
@@ -200,7 +205,7 @@ func (e *Executor) Submit(_ context.Context, req tool.Request) (tool.Handle, err
 func (e *Executor) getOrCreate(req tool.Request) tool.Handle {
 	key := req.SubmissionKey
 	runs := e.jobs[key]
-	if n := len(runs); n == 0 || req.Attempt > runs[n-1].attempt && over(runs[n-1].rest[0].State) {
+	if n := len(runs); n == 0 || runs[n-1].forgotten || req.Attempt > runs[n-1].attempt && over(runs[n-1].rest[0].State) {
 		runs = append(runs, &run{attempt: req.Attempt, rest: e.script(key, n)})
 		e.jobs[key] = runs
 	}
@@ -263,7 +268,7 @@ func (e *Executor) Find(_ context.Context, submissionKey string) (tool.Handle, b
 	found := false
 	err := e.call(Call{Verb: Find, Key: submissionKey}, func() error {
 		n := len(e.jobs[submissionKey])
-		if found = n > 0; found {
+		if found = n > 0 && !e.jobs[submissionKey][n-1].forgotten; found {
 			h = handle(submissionKey, n)
 		}
 		return nil
