@@ -292,15 +292,23 @@ func (p *problems) pointer(key, s string) {
 // headerName is a token of RFC 9110, section 5.6.2.
 var headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$")
 
-// ownHeaders are those that belong to the connection or to the executor, secretHeaders
-// those whose value is a secret by their meaning.
+// ownHeaders are those that belong to the connection, to the body (RFC 9110, sections
+// 7 and 8) or, by their prefix, to the executor; secretHeaders those whose value is a
+// secret by their meaning.
 var (
-	ownHeaders    = []string{"Host", "Content-Length", "Content-Type", "Transfer-Encoding", "Connection", "Trailer", "Upgrade", "Te"}
+	ownHeaders = []string{
+		"Connection", "Content-Encoding", "Content-Length", "Content-Type", "Expect", "Host", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+	}
+	ownPrefix     = "wakepoint-"
 	secretHeaders = []string{"Authorization", "Proxy-Authorization", "Cookie"}
 )
 
+func ownHeader(name string) bool {
+	return foldedIn(ownHeaders, name) || strings.HasPrefix(strings.ToLower(name), ownPrefix)
+}
+
 func (h *HTTPTool) checkHeaders(p *problems, key string) {
-	if !headerName.MatchString(h.KeyHeader) || foldedIn(ownHeaders, h.KeyHeader) || foldedIn(secretHeaders, h.KeyHeader) {
+	if !headerName.MatchString(h.KeyHeader) || ownHeader(h.KeyHeader) || foldedIn(secretHeaders, h.KeyHeader) {
 		p.add(key+".keyHeader", "must be the name of a header that can carry the key")
 	}
 	var seen []string
@@ -311,7 +319,7 @@ func (h *HTTPTool) checkHeaders(p *problems, key string) {
 			p.add(at, "must be the name of a header")
 		case foldedIn(seen, header.Name):
 			p.add(at, "is there twice; case does not count")
-		case foldedIn(ownHeaders, header.Name):
+		case ownHeader(header.Name):
 			p.add(at, "is set by the executor")
 		case strings.EqualFold(header.Name, h.KeyHeader):
 			p.add(at, "is the keyHeader, which carries the key")

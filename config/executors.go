@@ -37,10 +37,10 @@ type HTTPTool struct {
 	// before can still start a job. Default: false.
 	FindSure bool
 	// StatusURL is where a job is looked at, with {id} for the job's id. Default:
-	// empty, the Location of the 202.
+	// empty, the Location of the 202, else FindURL.
 	StatusURL string
 	// CancelURL and CancelMethod ask a job to end, with {id} for its id. Default:
-	// DELETE of where the job is looked at.
+	// DELETE of where the job is looked at, unless that is FindURL.
 	CancelURL    string
 	CancelMethod string
 	// NoCancel says that the service cannot cancel. Default: false.
@@ -81,8 +81,14 @@ type HTTPFields struct {
 	Stage string
 	// Default: /result.
 	Result string
+	// ResultURL is where the result is when it is not in the job. Default: /resultURL.
+	ResultURL string
 	// Default: /error.
 	Error string
+	// StartedAt and EndedAt are times, in milliseconds since the epoch or by RFC 3339.
+	// Defaults: /startedAt and /endedAt.
+	StartedAt string
+	EndedAt   string
 	// Key is the submission key in a list. Default: /key.
 	Key string
 	// Jobs are the jobs in a list, Next the URL of the next page. Defaults: /jobs
@@ -211,7 +217,7 @@ func (h *HTTPTool) withDefaults(c *Config) {
 		def(f.value, f.byDefault)
 	}
 	for _, s := range h.States.all() {
-		if *s.words == nil {
+		if len(*s.words) == 0 {
 			*s.words = s.byDefault
 		}
 	}
@@ -231,7 +237,10 @@ func (f *HTTPFields) all() []httpField {
 		{"progress", &f.Progress, "/progress"},
 		{"stage", &f.Stage, "/stage"},
 		{"result", &f.Result, "/result"},
+		{"resultURL", &f.ResultURL, "/resultURL"},
 		{"error", &f.Error, "/error"},
+		{"startedAt", &f.StartedAt, "/startedAt"},
+		{"endedAt", &f.EndedAt, "/endedAt"},
 		{"key", &f.Key, "/key"},
 		{"jobs", &f.Jobs, "/jobs"},
 		{"next", &f.Next, "/next"},

@@ -35,8 +35,8 @@ tools:
       cancel: {url: "https://lan.example.com/jobs/{id}/stop", method: POST}
       list: {url: https://lan.example.com/jobs}
       callback: true
-      fields: {id: /job/id, state: /a~1b, progress: /p, stage: /s, result: /out/0, error: /why, key: /k, jobs: /items, next: /links/next}
-      states: {running: [busy], succeeded: [ok], failed: [bad], cancelled: []}
+      fields: {id: /job/id, state: /a~1b, progress: /p, stage: /s, result: /out/0, resultURL: /out/1, startedAt: /t/0, endedAt: /t/1, error: /why, key: /k, jobs: /items, next: /links/next}
+      states: {running: [busy], succeeded: [ok], failed: [bad], cancelled: [gone]}
       maxResult: 1MiB
   unrender:
     http: {url: https://lan.example.com/undo, cancel: {none: true}}
@@ -71,15 +71,15 @@ func TestParseReadsEveryExecutor(t *testing.T) {
 			FindURL: "https://lan.example.com/jobs?key={key}", FindSure: true, StatusURL: "https://lan.example.com/jobs/{id}",
 			CancelURL: "https://lan.example.com/jobs/{id}/stop", CancelMethod: "POST", ListURL: "https://lan.example.com/jobs", Callback: true,
 			Fields: config.HTTPFields{
-				ID: "/job/id", State: "/a~1b", Progress: "/p", Stage: "/s", Result: "/out/0", Error: "/why", Key: "/k", Jobs: "/items", Next: "/links/next",
+				ID: "/job/id", State: "/a~1b", Progress: "/p", Stage: "/s", Result: "/out/0", ResultURL: "/out/1", StartedAt: "/t/0", EndedAt: "/t/1", Error: "/why", Key: "/k", Jobs: "/items", Next: "/links/next",
 			},
-			States:         config.HTTPStates{Running: []string{"busy"}, Succeeded: []string{"ok"}, Failed: []string{"bad"}, Cancelled: []string{}},
+			States:         config.HTTPStates{Running: []string{"busy"}, Succeeded: []string{"ok"}, Failed: []string{"bad"}, Cancelled: []string{"gone"}},
 			MaxResultBytes: 1 << 20,
 		},
 		"unrender": &config.HTTPTool{
 			URL: "https://lan.example.com/undo", KeyHeader: "Idempotency-Key", Timeout: 30 * time.Second, NoCancel: true,
 			Fields: config.HTTPFields{
-				ID: "/id", State: "/state", Progress: "/progress", Stage: "/stage", Result: "/result", Error: "/error", Key: "/key", Jobs: "/jobs", Next: "/next",
+				ID: "/id", State: "/state", Progress: "/progress", Stage: "/stage", Result: "/result", ResultURL: "/resultURL", StartedAt: "/startedAt", EndedAt: "/endedAt", Error: "/error", Key: "/key", Jobs: "/jobs", Next: "/next",
 			},
 			States: config.HTTPStates{
 				Running: []string{"running", "queued", "pending", "in_progress"}, Succeeded: []string{"succeeded", "success", "completed", "done"},
@@ -191,17 +191,18 @@ var executorMistakes = map[string]mistake{
     http:
       url: https://x.example
       keyHeader: Authorization
-      headers: {Host: x, 'a b': x, X-A: 1, x-a: 2, Cookie: c, Authorization: {env: TOKEN, file: t}}
+      headers: {Host: x, WAKEPOINT-Task: y, 'a b': x, X-A: 1, x-a: 2, Cookie: c, Authorization: {env: TOKEN, file: t}}
   b: {http: {url: 'https://x.example', headers: {idempotency-key: x, X: "a\nb", Y: {prefix: 'Bearer '}, Z: , V: {}, W: {env: A, other: x}}}}
 `,
 		[]string{
 			"5:18: tools.a.http.keyHeader: must be the name of a header that can carry the key",
 			"6:23: tools.a.http.headers.Host: is set by the executor",
-			"6:33: tools.a.http.headers.a b: must be the name of a header",
-			"6:49: tools.a.http.headers.x-a: is there twice; case does not count",
-			"6:60: tools.a.http.headers.Cookie: must name where its value is, by {env: NAME} or {file: PATH}; the secret itself does not belong here",
-			"6:63: tools.a.http.headers.Authorization: is the keyHeader, which carries the key",
-			"6:63: tools.a.http.headers.Authorization: must name either env or file, not both",
+			"6:42: tools.a.http.headers.WAKEPOINT-Task: is set by the executor",
+			"6:52: tools.a.http.headers.a b: must be the name of a header",
+			"6:68: tools.a.http.headers.x-a: is there twice; case does not count",
+			"6:79: tools.a.http.headers.Cookie: must name where its value is, by {env: NAME} or {file: PATH}; the secret itself does not belong here",
+			"6:82: tools.a.http.headers.Authorization: is the keyHeader, which carries the key",
+			"6:82: tools.a.http.headers.Authorization: must name either env or file, not both",
 			"7:67: tools.b.http.headers.idempotency-key: is the keyHeader, which carries the key",
 			"7:73: tools.b.http.headers.X: must be one line without control characters",
 			"7:81: tools.b.http.headers.Y: must be a value, or name where it is by env or file",
