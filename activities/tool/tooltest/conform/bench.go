@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/wakepoint/wakepoint/activities/tool"
@@ -23,8 +24,19 @@ type bench struct {
 	p     tool.Promises
 	check Check
 	// ex is the executor of the process that the check begins with.
-	ex   tool.Executor
-	keys int
+	ex tool.Executor
+	// keys are those of the check's jobs.
+	keys []string
+}
+
+// tidy ends what the check has left running, so that the ones after it have the machine for
+// themselves.
+func (c *bench) tidy() {
+	for _, key := range c.keys {
+		if c.s.Running(c, key) > 0 {
+			c.s.Succeed(c, key, resultOf(key))
+		}
+	}
 }
 
 // breach ends the check, with the rule that was broken.
@@ -39,10 +51,17 @@ func (c *bench) another() tool.Executor { return c.s.New(c) }
 // request makes a request with a key that nobody has used, for a job that follows a plan. Keys
 // have the form that Wakepoint gives them: tenant, task and a number.
 func (c *bench) request(p Plan) tool.Request {
-	c.keys++
-	task := fmt.Sprintf("%s-%d-%s", c.check.Name, c.keys, rand.Text()[:8])
+	task := fmt.Sprintf("%s-%d-%s", c.check.Name, len(c.keys)+1, rand.Text()[:8])
 	req := tool.Request{Tenant: "conform", TaskID: task, Attempt: 1, SubmissionKey: "conform/" + task + "/1", Tool: c.s.Tool}
+	return c.planned(req, p)
+}
+
+// planned is a request whose next job follows a plan.
+func (c *bench) planned(req tool.Request, p Plan) tool.Request {
 	req.Input = c.s.Plan(c, req.SubmissionKey, p)
+	if !slices.Contains(c.keys, req.SubmissionKey) {
+		c.keys = append(c.keys, req.SubmissionKey)
+	}
 	return req
 }
 

@@ -135,8 +135,7 @@ func submitNextAttempt(c *bench) {
 		req, h := c.start(Plan{})
 		c.endBy(e.name, req, h)
 		c.wantState(c.settled(c.ex, req, h), "the job", e.state)
-		req.Input = c.s.Plan(c, req.SubmissionKey, Plan{})
-		next := again(req, 2)
+		next := again(c.planned(req, Plan{}), 2)
 		second := c.submit(c.another(), next)
 		c.awaitStarted(req.SubmissionKey, 2)
 		c.sameJob("the second attempt, submitted twice", second, c.submit(c.ex, next))
@@ -180,7 +179,7 @@ func submitKeysApart(c *bench) {
 		req := base
 		req.TaskID += suffix
 		req.SubmissionKey = "conform/" + req.TaskID + "/1"
-		req.Input = c.s.Plan(c, req.SubmissionKey, Plan{})
+		req = c.planned(req, Plan{})
 		h := c.submit(c.ex, req)
 		c.awaitStarted(req.SubmissionKey, 1)
 		for _, other := range all {

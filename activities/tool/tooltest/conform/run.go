@@ -80,7 +80,11 @@ func On(t T, s Subject) {
 			continue
 		}
 		outcome := "holds"
-		if !t.Run(c.Name, func(t T) { c.run(&bench{T: t, s: s, p: p, check: c.Check, ex: s.New(t)}) }) {
+		if !t.Run(c.Name, func(t T) {
+			b := &bench{T: t, s: s, p: p, check: c.Check, ex: s.New(t)}
+			defer b.tidy()
+			c.run(b)
+		}) {
 			outcome = "BROKEN: " + c.Rule
 		}
 		fmt.Fprintf(w, "%s\t%s\n", c.Name, outcome)
