@@ -6,14 +6,25 @@ import (
 	"net/http"
 	"time"
 
+	"go.temporal.io/sdk/client"
+
 	"github.com/wakepoint/wakepoint/activities/tool"
+	"github.com/wakepoint/wakepoint/config"
 	"github.com/wakepoint/wakepoint/domain"
 	"github.com/wakepoint/wakepoint/store"
+	"github.com/wakepoint/wakepoint/workflows/protocol"
 )
 
 // Signaler sends signals to workflows; a Temporal client is one.
 type Signaler interface {
 	SignalWorkflow(ctx context.Context, workflowID, runID, signalName string, arg any) error
+}
+
+// Tasks starts and reads workflows; a Temporal client is one.
+type Tasks interface {
+	ExecuteWorkflow(ctx context.Context, options client.StartWorkflowOptions, workflow any, args ...any) (client.WorkflowRun, error)
+	DescribeWorkflow(ctx context.Context, workflowID, runID string) (*client.WorkflowExecutionDescription, error)
+	GetWorkflow(ctx context.Context, workflowID, runID string) client.WorkflowRun
 }
 
 // Blobs stores results; [store.Store] is one.
@@ -32,6 +43,14 @@ type Options struct {
 	Signals Signaler
 	// Targets are where deliveries go, by name.
 	Targets map[string]Target
+	// Host names this machine, for executors whose jobs belong to one.
+	Host string
+	// Tools gives the declared tools, and Tasks starts and reads tasks, both for what
+	// undoes the work of others. Without them nothing is undone.
+	Tools func(name string) (config.Tool, bool)
+	Tasks Tasks
+	// TaskQueue is where tasks run. Default: [protocol.DefaultTaskQueue].
+	TaskQueue string
 	// HTTP sends webhooks. Default: a client without proxy and redirects.
 	HTTP *http.Client
 	// Now is the clock. Default: time.Now.
@@ -54,6 +73,9 @@ func New(o Options) (*Activities, error) {
 	}
 	if o.HTTP == nil {
 		o.HTTP = webhookClient()
+	}
+	if o.TaskQueue == "" {
+		o.TaskQueue = protocol.DefaultTaskQueue
 	}
 	if o.Now == nil {
 		o.Now = time.Now

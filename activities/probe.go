@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -55,29 +56,41 @@ func (a *Activities) Probe(ctx context.Context, req protocol.ProbeRequest) (prot
 	stop := beat(ctx, before)
 	defer stop()
 	obs, err := ex.Observe(ctx, handleOf(req.Handle))
+	if errors.Is(err, tool.ErrThrottled) {
+		return protocol.ProbeResult{}, throttled(err)
+	}
 	if err != nil {
 		return protocol.ProbeResult{}, err
 	}
 	if obs.State.Terminal() {
 		return a.ended(ctx, req, obs)
 	}
-	now := a.o.Now().UnixMilli()
-	next := seen{Progress: before.Progress, Stage: before.Stage, State: string(obs.State), LastSeenAtMs: obs.LastSeenAtMs}
-	if obs.State == tool.StateUnknown {
-		next.UnknownSinceMs = before.UnknownSinceMs
-		if next.UnknownSinceMs == 0 {
-			next.UnknownSinceMs = now
-		}
-		if now-next.UnknownSinceMs >= unknownFor.Milliseconds() {
-			return protocol.ProbeResult{}, temporal.NewNonRetryableApplicationError("the outside does not know the job any more", "OutsideUnknown", nil)
-		}
-	} else if err := a.tellChange(ctx, req, obs, &next); err != nil {
+	next, err := a.look(ctx, req, obs, before)
+	if err != nil {
 		return protocol.ProbeResult{}, err
 	}
 	stop()
 	activity.RecordHeartbeat(ctx, next)
 	return protocol.ProbeResult{}, temporal.NewApplicationErrorWithOptions("the outside job goes on", protocol.ErrTypeStillRunning,
 		temporal.ApplicationErrorOptions{NextRetryDelay: pause(req, obs), Category: temporal.ApplicationErrorCategoryBenign})
+}
+
+// look takes in what is seen of a job that goes on: a change is told to the task. A
+// job that the outside has not known for a while gives an error that no retry mends.
+func (a *Activities) look(ctx context.Context, req protocol.ProbeRequest, obs tool.Observation, before seen) (seen, error) {
+	next := seen{Progress: before.Progress, Stage: before.Stage, State: string(obs.State), LastSeenAtMs: obs.LastSeenAtMs}
+	if obs.State != tool.StateUnknown {
+		return next, a.tellChange(ctx, req, obs, &next)
+	}
+	now := a.o.Now().UnixMilli()
+	next.UnknownSinceMs = before.UnknownSinceMs
+	if next.UnknownSinceMs == 0 {
+		next.UnknownSinceMs = now
+	}
+	if now-next.UnknownSinceMs >= unknownFor.Milliseconds() {
+		return next, temporal.NewNonRetryableApplicationError("the outside does not know the job any more", "OutsideUnknown", nil)
+	}
+	return next, nil
 }
 
 func pause(req protocol.ProbeRequest, obs tool.Observation) time.Duration {
@@ -123,7 +136,7 @@ func (a *Activities) Ask(ctx context.Context, req protocol.ProbeRequest) (protoc
 	defer beat(ctx)()
 	h, found, err := locate(ctx, ex, req.Job)
 	if err != nil || !found {
-		return protocol.ProbeResult{Note: "no job is known under the key"}, err
+		return protocol.ProbeResult{NotFound: err == nil, Note: "no job is known under the key"}, err
 	}
 	obs, err := ex.Observe(ctx, h)
 	if err != nil {
@@ -148,6 +161,9 @@ func (a *Activities) ended(ctx context.Context, req protocol.ProbeRequest, obs t
 		}
 	case tool.StateFailed:
 		e.Type, e.Error = domain.EventFail, taskError(obs.Error)
+		if obs.Error != nil {
+			e.RetryAfterMs = max(obs.Error.RetryAfterMs, 0)
+		}
 	case tool.StateCancelled:
 		e.Type = domain.EventCancelled
 	case tool.StateLost, tool.StateRunning, tool.StateUnknown:

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"time"
 
+	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/wakepoint/wakepoint/activities/tool"
@@ -15,40 +17,145 @@ import (
 // CodeUnknownTool says that this worker has no executor for the tool.
 const CodeUnknownTool = "UNKNOWN_TOOL"
 
-// Submit gets or creates the outside job of a submission key. It is safe to
-// repeat because the key is the job's lock outside; after an ambiguous answer
-// the server repeats it. An error of type NotStarted is definite: nothing was
-// started, and the details say why. It heartbeats while it waits.
+// note is what a try to submit leaves to the next one, in its heartbeat details.
+type note struct {
+	// Host is where the try ran.
+	Host string `json:"host,omitempty"`
+	// Begun says that the outside may have been reached.
+	Begun bool `json:"begun,omitempty"`
+	// Handle is the job's once it is known; only a try that also watches has it.
+	Handle *protocol.Handle `json:"handle,omitempty"`
+	seen
+}
+
+// noteOf reads what the try before left. A try that left nothing was killed before
+// it could, or its word was lost; it counts as begun, somewhere.
+func noteOf(ctx context.Context) (note, error) {
+	var n note
+	if activity.HasHeartbeatDetails(ctx) {
+		err := activity.GetHeartbeatDetails(ctx, &n)
+		return n, err
+	}
+	n.Begun = activity.GetInfo(ctx).Attempt > 1
+	return n, nil
+}
+
+// Submit gets or creates the outside job of a submission key. Before it repeats a
+// submission whose answer it does not know it looks for the job; one of a tool with
+// unsafe effects it repeats only if that surely starts no second one, or a person
+// decided so. An error of type NotStarted is definite, one of type OutcomeUnknown
+// says that nobody can know; after any other the server repeats it. It heartbeats.
 func (a *Activities) Submit(ctx context.Context, req protocol.SubmitRequest) (protocol.SubmitResult, error) {
 	ex, err := a.executor(req.Tool)
 	if err != nil {
 		return protocol.SubmitResult{}, err
 	}
-	defer beat(ctx)()
-	// A job that is there already is the answer to an earlier Submit that got
-	// lost. Whether it may run again is the executor's to say, so a job that
-	// can be found still goes through Submit.
+	before, err := noteOf(ctx)
+	if err != nil {
+		return protocol.SubmitResult{}, err
+	}
+	h, _, err := a.submit(ctx, ex, req, before)
+	if err != nil {
+		return protocol.SubmitResult{}, err
+	}
+	return protocol.SubmitResult{Handle: handleTo(h), Worker: workerOf(ctx, ex, h)}, nil
+}
+
+// submit is one try. It gives the note that its own heartbeats carried.
+func (a *Activities) submit(ctx context.Context, ex tool.Executor, req protocol.SubmitRequest, before note) (tool.Handle, note, error) {
+	repeat := before.Begun || req.RepeatOf > 0
+	n := note{Host: a.o.Host, Begun: true}
+	if repeat && before.Host != a.o.Host {
+		// A job may be on a host that this try knows nothing of, and the one after
+		// it should know that.
+		n.Host = before.Host
+	}
+	// The first heartbeat is sent at once: if this try dies, the next knows.
+	activity.RecordHeartbeat(ctx, n)
+	stop := beat(ctx, n)
+	defer stop()
+	if repeat {
+		h, found, err := a.adopt(ctx, ex, req, before)
+		if found || err != nil {
+			return h, n, a.submitError(err)
+		}
+	}
 	h, err := ex.Submit(ctx, tool.Request{
 		Tenant: req.Tenant, TaskID: req.TaskID, Attempt: req.Attempt, SubmissionKey: req.SubmissionKey,
 		Tool: req.Tool, Input: req.Input, DeadlineAtMs: req.DeadlineAtMs,
 	})
+	if errors.Is(err, tool.ErrThrottled) && !repeat {
+		// Surely nothing was started, so the next try is no repeat.
+		stop()
+		activity.RecordHeartbeat(ctx, note{Host: a.o.Host})
+	}
+	return h, n, a.submitError(err)
+}
+
+// adopt looks for the job of a submission whose answer is not known. Not found and
+// no error means that it may be submitted again.
+func (a *Activities) adopt(ctx context.Context, ex tool.Executor, req protocol.SubmitRequest, before note) (tool.Handle, bool, error) {
+	h, found, err := ex.Find(ctx, req.SubmissionKey)
+	if err != nil {
+		return h, false, err
+	}
+	p := tool.PromisesOf(ex)
+	if found {
+		again, err := a.mayRunAgain(ctx, ex, req, h, before.Begun)
+		return h, !again, err
+	}
+	sameHost := p.SubmitOnce == tool.ScopeHost && before.Begun && before.Host == a.o.Host && a.o.Host != ""
+	switch {
+	case req.Effects != domain.EffectsUnsafe, req.Decided, p.SubmitOnce == tool.ScopeAlways, p.Find == tool.FindSure, sameHost:
+		return tool.Handle{}, false, nil
+	}
+	cause := &domain.TaskError{
+		Code: domain.CodeOutcomeUnknown, Class: domain.ClassSystem,
+		Message: "the answer to the submission was lost, and the outside does not know a job under key " + req.SubmissionKey + "; it may have been started all the same",
+	}
+	return tool.Handle{}, false, temporal.NewNonRetryableApplicationError(cause.Error(), protocol.ErrTypeOutcomeUnknown, nil, cause)
+}
+
+// mayRunAgain tells whether the job that was found is of an earlier attempt and
+// over without a result, so that the executor may start it once more.
+func (a *Activities) mayRunAgain(ctx context.Context, ex tool.Executor, req protocol.SubmitRequest, h tool.Handle, ownTry bool) (bool, error) {
+	obs, err := ex.Observe(ctx, h)
+	if err != nil {
+		return false, err
+	}
+	of := obs.Attempt
+	if of == 0 && !ownTry {
+		of = req.RepeatOf
+	}
+	over := obs.State.Terminal() && obs.State != tool.StateSucceeded
+	return over && of != 0 && of < req.Attempt, nil
+}
+
+// submitError puts an executor's error into the words of the protocol.
+func (a *Activities) submitError(err error) error {
 	var not *tool.NotStartedError
 	switch {
 	case errors.As(err, &not):
-		return protocol.SubmitResult{}, notStarted(taskError(&not.Failure), err)
-	case err != nil:
-		return protocol.SubmitResult{}, err
+		return notStarted(taskError(&not.Failure), err, not.Failure.RetryAfterMs)
+	case errors.Is(err, tool.ErrThrottled):
+		return throttled(err)
 	}
-	res := protocol.SubmitResult{Handle: protocol.Handle{Executor: h.Executor, TaskQueue: h.TaskQueue, ID: h.ID, Data: h.Data}}
-	// For people only: who works on it. The probe tells it again.
-	if obs, err := ex.Observe(ctx, h); err == nil {
-		res.Worker = obs.Worker
-	}
-	return res, nil
+	return err
 }
 
-func notStarted(cause *domain.TaskError, err error) error {
-	return temporal.NewNonRetryableApplicationError(cause.Error(), protocol.ErrTypeNotStarted, err, cause)
+// throttled says when to repeat a call that the outside refused for now.
+func throttled(err error) error {
+	var t *tool.ThrottledError
+	after := time.Duration(0)
+	if errors.As(err, &t) {
+		after = min(t.After, domain.MaxRetryAfterMs*time.Millisecond)
+	}
+	return temporal.NewApplicationErrorWithOptions(err.Error(), protocol.ErrTypeThrottled,
+		temporal.ApplicationErrorOptions{NextRetryDelay: after, Cause: err})
+}
+
+func notStarted(cause *domain.TaskError, err error, retryAfterMs int64) error {
+	return temporal.NewNonRetryableApplicationError(cause.Error(), protocol.ErrTypeNotStarted, err, cause, retryAfterMs)
 }
 
 // executor finds the executor of a tool. A worker without it may be an old one
@@ -57,13 +164,26 @@ func (a *Activities) executor(name string) (tool.Executor, error) {
 	ex, ok := a.o.Executors[name]
 	if !ok {
 		cause := &domain.TaskError{Code: CodeUnknownTool, Class: domain.ClassSystem, Message: "this worker has no executor for tool " + name + "; add it to the worker's wakepoint.yaml"}
-		return nil, notStarted(cause, nil)
+		return nil, notStarted(cause, nil, 0)
 	}
 	return ex, nil
 }
 
+// workerOf says for people who works on a job. The probe tells it again.
+func workerOf(ctx context.Context, ex tool.Executor, h tool.Handle) string {
+	obs, err := ex.Observe(ctx, h)
+	if err != nil {
+		return ""
+	}
+	return cut(obs.Worker, domain.MaxWorker)
+}
+
 func handleOf(h *protocol.Handle) tool.Handle {
 	return tool.Handle{Executor: h.Executor, TaskQueue: h.TaskQueue, ID: h.ID, Data: h.Data}
+}
+
+func handleTo(h tool.Handle) protocol.Handle {
+	return protocol.Handle{Executor: h.Executor, TaskQueue: h.TaskQueue, ID: h.ID, Data: h.Data}
 }
 
 // locate gives the handle of a job, by its key when it is not known.

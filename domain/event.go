@@ -186,11 +186,7 @@ func (e Event) Validate() error {
 	if e.Bytes < 0 {
 		return Invalid("event.bytes", "must be >= 0, it is %d", e.Bytes)
 	}
-	texts := []struct {
-		field string
-		text  string
-		limit int
-	}{
+	texts := []fieldText{
 		{"event.worker", e.Worker, MaxWorker},
 		{"event.cursor", e.Cursor, MaxCursor},
 		{"event.stage", e.Stage, MaxStage},
@@ -205,6 +201,11 @@ func (e Event) Validate() error {
 		{"event.action", e.Action, MaxCode},
 		{"event.waiterId", e.WaiterID, MaxID},
 		{"event.compensation", e.Compensation, MaxID},
+	}
+	if w := e.Waiter; w != nil {
+		// The attach rule checks more; what is recorded must be small in any case.
+		texts = append(texts, fieldText{"event.waiter.id", w.ID, MaxID}, fieldText{"event.waiter.runId", w.RunID, MaxID},
+			fieldText{"event.waiter.toolCallId", w.ToolCallID, MaxCallbackID}, fieldText{"event.waiter.leftFor", w.LeftFor, MaxCallbackID})
 	}
 	for _, t := range texts {
 		if err := checkText(t.field, t.text, t.limit); err != nil {
@@ -227,7 +228,40 @@ func (e Event) Validate() error {
 	if len(e.Result) > 0 && (e.ResultRef != "" || e.ResultHash != "") {
 		return Invalid("event.result", "must be absent when resultRef or resultHash is given")
 	}
+	if err := e.Waiter.validate(); err != nil {
+		return err
+	}
 	return e.Error.validate()
+}
+
+// validate checks the sizes of what an event records of a waiter; what else there
+// is to it the rules check, see checkWaiter.
+func (w *Waiter) validate() error {
+	if w == nil {
+		return nil
+	}
+	for _, t := range []struct {
+		field string
+		text  string
+		limit int
+	}{
+		{"event.waiter.id", w.ID, MaxID},
+		{"event.waiter.runId", w.RunID, MaxID},
+		{"event.waiter.toolCallId", w.ToolCallID, MaxCallbackID},
+		{"event.waiter.leftFor", w.LeftFor, MaxWorker},
+	} {
+		if err := checkText(t.field, t.text, t.limit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fieldText is a text and the bytes that it may have.
+type fieldText struct {
+	field string
+	text  string
+	limit int
 }
 
 func (e *TaskError) validate() error {

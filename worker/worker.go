@@ -37,6 +37,7 @@ func New(o Options) (*Worker, error) {
 	}
 	acts, err := activities.New(activities.Options{
 		Executors: executors, Blobs: o.Store, Signals: o.Temporal, Targets: targets, HTTP: o.HTTP, Logger: o.Logger,
+		Host: o.Host, Tools: o.Config.Tool, Tasks: o.Temporal, TaskQueue: o.TaskQueue,
 	})
 	if err != nil {
 		return nil, err
@@ -177,6 +178,9 @@ func RegisterActivities(r sdkworker.ActivityRegistry, a *activities.Activities) 
 		{protocol.ActivityNotifyRun, a.NotifyRun},
 		{protocol.ActivitySend, a.Send},
 		{protocol.ActivityLogs, a.Logs},
+		{protocol.ActivityRun, a.Run},
+		{protocol.ActivityCompensate, a.Compensate},
+		{protocol.ActivityListJobs, a.ListJobs},
 	}...) {
 		r.RegisterActivityWithOptions(x.f, activity.RegisterOptions{Name: x.name})
 	}

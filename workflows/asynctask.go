@@ -32,12 +32,20 @@ type task struct {
 	rejected *protocol.Rejected
 
 	signals workflow.ReceiveChannel
+	// started tells of jobs that hold a slot and were started.
+	started workflow.ReceiveChannel
 	// woken says that something happened since the loop last looked.
 	woken bool
 	// cancelSeen says that the workflow's own cancellation has been read.
 	cancelSeen bool
 	// askedAtDeadline says that the outside was asked before the task expires.
 	askedAtDeadline bool
+	// begun is the last submission that was begun.
+	begun *protocol.Begun
+	// answer is what the outside said when it was asked last.
+	answer protocol.Reconciled
+	// stallShown says that people see that the work stands still.
+	stallShown bool
 	// cancelSent is the attempt whose outside job was told to stop.
 	cancelSent int
 	// stray says that a job may run that nobody has heard of: its submission
@@ -51,6 +59,7 @@ type task struct {
 	lease  job
 	ask    job
 	stop   job
+	undo   job
 }
 
 // AsyncTask is one durable task. It ends Completed with its record when the
@@ -68,6 +77,7 @@ func AsyncTask(ctx workflow.Context, in protocol.TaskInput) (*protocol.TaskRecor
 	r.show()
 	for {
 		r.drain()
+		r.readStarted()
 		r.readCancellation()
 		r.readClock()
 		plan := domain.Next(r.t, r.nowMs())
@@ -93,10 +103,14 @@ func newTask(ctx workflow.Context, in protocol.TaskInput) (*task, error) {
 	free, _ := workflow.NewDisconnectedContext(ctx)
 	r := &task{
 		root: ctx, ctx: free, in: in, log: workflow.GetLogger(ctx), ledger: &domain.Ledger{}, targets: in.Targets,
-		signals: workflow.GetSignalChannel(ctx, protocol.SignalCallback),
+		signals: workflow.GetSignalChannel(ctx, protocol.SignalCallback), started: workflow.GetSignalChannel(ctx, protocol.SignalSubmitted),
 	}
 	if c := in.Carry; c != nil {
 		r.t, r.outbox, r.handle, r.unstored, r.cancelSent, r.rejected = c.Task, c.Outbox, c.Handle, c.Unstored, c.CancelSent, c.Rejected
+		r.begun = c.Begun
+		if r.t.Manual != nil {
+			r.stateShown = protocol.StateManual
+		}
 		if c.Ledger != nil {
 			r.ledger = c.Ledger
 		}
@@ -117,6 +131,7 @@ func newTask(ctx workflow.Context, in protocol.TaskInput) (*task, error) {
 		// worker comes an hour later.
 		create.NowMs = info.WorkflowStartTime.UnixMilli()
 	}
+	create.Policy.ShowsStall = in.Revision >= 1
 	t, err := domain.New(create)
 	r.t, r.stateShown = t, t.State
 	return r, err
@@ -128,7 +143,7 @@ func (r *task) nowMs() int64 { return workflow.Now(r.ctx).UnixMilli() }
 func (r *task) wake() { r.woken = true }
 
 func (r *task) somethingHappened() bool {
-	return r.woken || r.signals.Len() > 0 || (r.root.Err() != nil && !r.cancelSeen)
+	return r.woken || r.signals.Len() > 0 || r.started.Len() > 0 || (r.root.Err() != nil && !r.cancelSeen)
 }
 
 // apply lets an event of our own happen.
@@ -191,6 +206,7 @@ func (r *task) readCancellation() {
 func (r *task) readClock() {
 	e, due := domain.Due(r.t, r.nowMs())
 	if !due || r.ask.open {
+		r.showStall()
 		return
 	}
 	if r.handle != nil && r.t.State == domain.StateRunning && !r.askedAtDeadline {
@@ -199,6 +215,16 @@ func (r *task) readClock() {
 		return
 	}
 	_, _ = r.apply(e)
+}
+
+// readStarted takes in that a job was started that holds a slot.
+func (r *task) readStarted() {
+	var s protocol.JobStarted
+	for r.started.ReceiveAsync(&s) {
+		r.submitted(s.Attempt, protocol.SubmitResult{Handle: s.Handle, Worker: s.Worker})
+		r.wake()
+		s = protocol.JobStarted{}
+	}
 }
 
 // alarm is the one timer of a task.

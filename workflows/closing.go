@@ -32,15 +32,25 @@ func (r *task) settle() {
 	for _, n := range r.outbox.Drain() {
 		r.tell(n)
 	}
-	// Only ends are written, and a retry's way back: each write costs an event
-	// and a visibility record.
-	if r.stateShown != r.t.State && (r.t.State.Terminal() || r.stateShown.Terminal()) {
-		r.stateShown = r.t.State
-		if err := workflow.UpsertTypedSearchAttributes(r.ctx, protocol.AttrState.ValueSet(string(r.t.State))); err != nil {
+	// Only ends are written, what a person has to look at, and the ways back: each
+	// write costs an event and a visibility record.
+	if state := r.stateToShow(); r.stateShown != state && (special(state) || special(r.stateShown)) {
+		r.stateShown = state
+		if err := workflow.UpsertTypedSearchAttributes(r.ctx, protocol.AttrState.ValueSet(string(state))); err != nil {
 			r.log.Error("search attribute", "error", err)
 		}
 	}
 }
+
+// stateToShow is the state as lists show it.
+func (r *task) stateToShow() domain.State {
+	if m := r.t.Manual; m != nil && (m.Compensation == "" || m.CompensationFailed != "") {
+		return protocol.StateManual
+	}
+	return r.t.State
+}
+
+func special(s domain.State) bool { return s.Terminal() || s == protocol.StateManual }
 
 // briefly runs an activity as a local one, which costs one event and no
 // workflow task, and as a regular one if that does not work at once.
@@ -68,27 +78,29 @@ func (r *task) tell(n domain.Notification) {
 	if n.Reason == domain.ReasonLateResult {
 		kind = protocol.KindLateResult
 	}
-	r.tellRun(t, n, kind)
+	r.tellRuns(t, n, kind)
 	r.tellTargets(t, n, kind)
 }
 
-// tellRun signals the run that waits for the task. A run that is gone is no
-// error: nobody is left to be told.
-func (r *task) tellRun(t domain.Task, n domain.Notification, kind string) {
-	if t.RunID == "" {
-		return
-	}
-	req := protocol.NotifyRequest{
-		Tenant: t.Tenant, RunID: t.RunID,
-		Finished: protocol.TaskFinished{Task: t, Kind: kind, AtMs: n.AtMs},
-	}
-	var res protocol.NotifyResult
-	if err := r.briefly(protocol.ActivityNotifyRun, req, &res, notifyOptions()); err != nil {
-		r.log.Error("the run could not be told", "run", t.RunID, "error", err)
-		return
-	}
-	if res.Receipt == protocol.ReceiptRunClosed {
-		r.log.Info("the run has closed", "run", t.RunID)
+// tellRuns signals the runs that wait for the task. A run that is gone is no error:
+// nobody is left to be told.
+func (r *task) tellRuns(t domain.Task, n domain.Notification, kind string) {
+	for _, w := range t.Told() {
+		if w.RunID == "" {
+			continue
+		}
+		finished := protocol.TaskFinished{Task: t, Kind: kind, AtMs: n.AtMs}
+		if w.ID != domain.WaiterSubmitter {
+			finished.WaiterID, finished.ToolCallID = w.ID, w.ToolCallID
+		}
+		var res protocol.NotifyResult
+		if err := r.briefly(protocol.ActivityNotifyRun, protocol.NotifyRequest{Tenant: t.Tenant, RunID: w.RunID, Finished: finished}, &res, notifyOptions()); err != nil {
+			r.log.Error("the run could not be told", "run", w.RunID, "error", err)
+			continue
+		}
+		if res.Receipt == protocol.ReceiptRunClosed {
+			r.log.Info("the run has closed", "run", w.RunID)
+		}
 	}
 }
 
@@ -124,12 +136,12 @@ func (r *task) tellTargets(t domain.Task, n domain.Notification, kind string) {
 
 // ended says that nothing is left to do for a task that is over.
 func (r *task) ended() bool {
-	submitting := r.submit.open && r.givenUp()
-	return len(r.unstored) == 0 && len(r.outbox.Entries) == 0 && !r.stop.open && !submitting && r.signals.Len() == 0 && !r.woken
+	submitting := r.submitting() && r.givenUp()
+	return len(r.unstored) == 0 && len(r.outbox.Entries) == 0 && !r.stop.open && !submitting && r.signals.Len() == 0 && r.started.Len() == 0 && !r.woken
 }
 
 func (r *task) record() *protocol.TaskRecord {
-	return &protocol.TaskRecord{Task: r.t, Ledger: r.ledger, Handle: r.handle, Targets: r.targets}
+	return &protocol.TaskRecord{Task: r.t, Ledger: r.ledger, Handle: r.handle, Targets: r.targets, Begun: r.begun}
 }
 
 // close ends the workflow so that the Temporal UI shows what happened to the
@@ -140,15 +152,21 @@ func (r *task) close() (*protocol.TaskRecord, error) {
 	}
 	switch r.t.State {
 	case domain.StateFailed:
-		return nil, temporal.NewNonRetryableApplicationError(r.t.Tool+" failed: "+r.t.Error.Error(), protocol.ErrTypeTaskFailed, nil, *r.record())
+		return nil, temporal.NewNonRetryableApplicationError(r.t.Tool+" "+string(r.endKind())+": "+r.t.Error.Error(), protocol.ErrTypeTaskFailed, nil, *r.record())
 	case domain.StateExpired:
 		when := time.UnixMilli(r.t.ExpiresAtMs).UTC().Format(time.RFC3339)
-		return nil, temporal.NewNonRetryableApplicationError(r.t.Tool+" expired at its deadline, "+when, protocol.ErrTypeTaskExpired, nil, *r.record())
+		return nil, temporal.NewNonRetryableApplicationError(r.t.Tool+" "+string(r.endKind())+": it expired at its deadline, "+when, protocol.ErrTypeTaskExpired, nil, *r.record())
 	case domain.StateCancelled:
 		return nil, temporal.NewCanceledError(*r.record())
 	default:
 		return r.record(), nil
 	}
+}
+
+// endKind says how the task ended, for the one line that the Temporal UI shows.
+func (r *task) endKind() domain.EndKind {
+	end, _ := domain.EndOf(r.t)
+	return end.Kind
 }
 
 // shouldContinue says that the history has grown long enough.
@@ -171,10 +189,12 @@ func (r *task) continueAsNew() error {
 		return err
 	}
 	r.drain()
+	r.readStarted()
 	in := r.in
 	in.Carry = &protocol.Carry{
 		Task: r.t, Ledger: r.ledger, Outbox: r.outbox, Handle: r.handle,
 		CancelSent: r.cancelSent, Unstored: r.unstored, Targets: r.targets, Rejected: r.rejected,
+		Begun: r.begun,
 	}
 	if r.stop.open {
 		// Its activity ends with this run, so it is done again in the next.

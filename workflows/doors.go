@@ -1,6 +1,8 @@
 package workflows
 
 import (
+	"slices"
+
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
@@ -31,6 +33,9 @@ func (r *task) openDoors() error {
 		{protocol.UpdateAnswer, "answers a question of the task", answers(read[protocol.Answer], r.onAnswer), admits(read[protocol.Answer], r.admitAnswer)},
 		{protocol.UpdateAttach, "adds a target for the end of the task", answers(read[protocol.Attach], r.onAttach), admits(read[protocol.Attach], r.admitAttach)},
 		{protocol.UpdateRetry, "retries a task that has ended", answers(read[protocol.Retry], r.onRetry), admits(read[protocol.Retry], r.admitRetry)},
+		{protocol.UpdateDetach, "says that a waiter waits no longer", answers(read[protocol.Detach], r.onDetach), admits(read[protocol.Detach], r.admitDetach)},
+		{protocol.UpdateResolve, "is a person's word on work of unknown outcome", answers(read[protocol.Resolve], r.onResolve), admits(read[protocol.Resolve], r.admitResolve)},
+		{protocol.UpdateReconcile, "asks the outside and takes what it says", r.onReconcile, admits(read[protocol.Reconcile], func(protocol.Reconcile) error { return nil })},
 	} {
 		if err := workflow.SetUpdateHandlerWithOptions(r.ctx, u.name, u.handler, workflow.UpdateHandlerOptions{
 			Validator: u.validator, Description: u.about,
@@ -119,7 +124,7 @@ func outcomeOf(tr domain.Transition) domain.Outcome {
 }
 
 func cancelEvent(c protocol.Cancel) domain.Event {
-	return domain.Event{Type: domain.EventCancelRequested, AtMs: c.AtMs, Reason: c.Reason, By: c.By}
+	return domain.Event{Type: domain.EventCancelRequested, AtMs: c.AtMs, Reason: c.Reason, By: c.By, WaiterID: c.WaiterID}
 }
 
 func (r *task) onCancel(c protocol.Cancel) (domain.Outcome, error) {
@@ -163,26 +168,41 @@ func (r *task) admitRetry(a protocol.Retry) error {
 }
 
 func (r *task) onAttach(a protocol.Attach) (domain.Outcome, error) {
-	r.drain()
-	out := domain.Outcome{Reason: domain.ReasonAttached, Changed: true, State: r.t.State, Version: r.t.Version}
-	for _, t := range r.targets {
-		if t == a.Target {
-			out.Changed, out.Duplicate, out.Reason = false, true, domain.ReasonDuplicateTarget
-			return out, nil
+	out := domain.Outcome{Reason: domain.ReasonDuplicateTarget, Duplicate: true, State: r.t.State, Version: r.t.Version}
+	if a.Waiter != nil {
+		var err error
+		if out, err = r.change(attachEvent(a)); err != nil {
+			return out, err
 		}
 	}
-	r.targets = append(append([]string(nil), r.targets...), a.Target)
-	return out, nil
+	r.drain()
+	if a.Target == "" || slices.Contains(r.targets, a.Target) {
+		return out, nil
+	}
+	r.targets = append(slices.Clone(r.targets), a.Target)
+	return domain.Outcome{Reason: domain.ReasonAttached, Changed: true, State: r.t.State, Version: r.t.Version}, nil
+}
+
+func attachEvent(a protocol.Attach) domain.Event {
+	return domain.Event{Type: domain.EventAttach, AtMs: a.AtMs, Waiter: a.Waiter}
 }
 
 func (r *task) admitAttach(a protocol.Attach) error {
-	if err := domain.CheckID("target", a.Target); err != nil {
-		return err
+	if a.Target != "" || a.Waiter == nil {
+		if err := domain.CheckID("target", a.Target); err != nil {
+			return err
+		}
 	}
 	if r.t.State.Terminal() {
 		return &domain.RefusedError{Outcome: domain.Outcome{Reason: domain.ReasonTerminalConflict, State: r.t.State, Version: r.t.Version}}
 	}
-	return nil
+	if a.Waiter == nil {
+		return nil
+	}
+	// Whether it would change anything is the handler's to say: a repeat is answered
+	// well, because whoever attaches twice waits all the same.
+	_, err := domain.Apply(r.t, r.stamped(attachEvent(a)))
+	return err
 }
 
 func (r *task) onResume(q protocol.ResumeRequest) (protocol.Page, error) {
@@ -197,7 +217,7 @@ func (r *task) onDescribe() (protocol.Description, error) {
 	p := domain.Next(r.t, now)
 	return protocol.Description{
 		View: v, Handle: r.handle, Targets: r.targets, WakeAtMs: p.WakeAtMs, WakeFor: p.WakeFor,
-		LastRejected: r.rejected, ServerTimeMs: now,
+		LastRejected: r.rejected, Begun: r.begun, ServerTimeMs: now,
 	}, nil
 }
 

@@ -45,6 +45,11 @@ const (
 	// hostLost is how long a job's host may be gone before the job is
 	// suspected lost, unless the tool says otherwise.
 	hostLost = 2 * time.Minute
+	// slotSpare is how much longer than the deadline a job may hold its slot, so that
+	// the end at the deadline is the task's and not a time-out's.
+	slotSpare = time.Minute
+	// compensateTry bounds one start of, or look at, a task that undoes.
+	compensateTry = 30 * time.Second
 	// giveUpDelivery is how long a webhook is tried.
 	giveUpDelivery = 72 * time.Hour
 	// sendTry bounds one webhook request.
@@ -93,6 +98,14 @@ func cancelOptions(queue string) workflow.ActivityOptions {
 	return workflow.ActivityOptions{
 		TaskQueue: queue, Summary: "ask the outside to stop",
 		ScheduleToCloseTimeout: cancelWithin, StartToCloseTimeout: cancelTry,
+		RetryPolicy: retryBriefly(),
+	}
+}
+
+func compensateOptions(summary string) workflow.ActivityOptions {
+	return workflow.ActivityOptions{
+		Summary: summary, StartToCloseTimeout: compensateTry,
+		// Not bounded as a whole: it ends with the task that undoes, or with ours.
 		RetryPolicy: retryBriefly(),
 	}
 }

@@ -14,11 +14,20 @@ import (
 // show writes the task's current details, markdown for the Temporal UI. They
 // live in the worker's memory and are read by a query, so they cost no event.
 func (r *task) show() {
-	text := Details(r.t)
+	text := DetailsAt(r.t, r.nowMs())
 	if c := r.in.Carry; c != nil && c.Retry == nil {
 		text += origin(r.t)
 	}
 	workflow.SetCurrentDetails(r.ctx, text)
+}
+
+// showStall shows once that the work stands still, which no event tells.
+func (r *task) showStall() {
+	stalled := r.t.Policy.ShowsStall && domain.Describe(r.t, r.nowMs()).Stalled
+	if stalled != r.stallShown {
+		r.stallShown = stalled
+		r.show()
+	}
 }
 
 // origin is what stands in the details of a task's first run. The engine does
@@ -40,10 +49,13 @@ func origin(t domain.Task) string {
 	return b.String()
 }
 
-// Details is a task as markdown.
-func Details(t domain.Task) string {
+// Details is a task as markdown, as it was when the outside was last heard of.
+func Details(t domain.Task) string { return DetailsAt(t, t.LastHeardAtMs) }
+
+// DetailsAt is a task as markdown at nowMs.
+func DetailsAt(t domain.Task, nowMs int64) string {
 	var b strings.Builder
-	v := domain.Describe(t, t.LastHeardAtMs)
+	v := domain.Describe(t, nowMs)
 	fmt.Fprintf(&b, "### %s\n\n", v.Phase)
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(&b, "- **%s:** %s\n", name, fmt.Sprintf(format, args...))
@@ -67,8 +79,23 @@ func Details(t domain.Task) string {
 	if v.WaitsFor != "" {
 		line("Waits for", "%s", markdown.Text(v.WaitsFor))
 	}
+	if v.Stalled {
+		line("Stalled", "no progress since %s", stamp(t.LastProgressAtMs))
+	}
 	if t.RetryAtMs > 0 {
 		line("Next attempt", "%s", stamp(t.RetryAtMs))
+	}
+	if m := t.Manual; m != nil {
+		line("Unknown since", "%s", stamp(m.SinceMs))
+		if m.Compensation != "" {
+			line("Being undone by", "task %s%s", markdown.Code(m.Compensation), after(", which did not succeed: ", m.CompensationFailed))
+		}
+	}
+	if v.End != nil {
+		line("End", "%s: %s", string(v.End.Kind), markdown.Text(v.End.Text))
+	}
+	for _, w := range v.Waiting {
+		line("Waited for by", "%s%s", markdown.Text(w.ID), after(", run ", w.RunID))
 	}
 	if c := t.Cancel; c != nil {
 		line("Cancel asked for", "%s%s%s", stamp(c.AtMs), after(" by ", c.By), after(": ", c.Reason))
@@ -86,7 +113,7 @@ func Details(t domain.Task) string {
 		line("Late result", "%s, %s", markdown.Code(l.ResultRef), stamp(l.AtMs))
 	}
 	if v.NextStep != "" {
-		line("Next step", "%s", v.NextStep)
+		line("Next step", "%s", markdown.Text(v.NextStep))
 	}
 	line("Version", "%d", t.Version)
 	return b.String()

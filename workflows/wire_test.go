@@ -25,13 +25,14 @@ var wireTypes = map[string]any{
 	"TaskInput": protocol.TaskInput{}, "Create": domain.Create{}, "Policy": domain.Policy{}, "ToolBinding": protocol.ToolBinding{},
 	"Callback": protocol.Callback{}, "Event": domain.Event{}, "TaskError": domain.TaskError{}, "Outcome": protocol.Outcome{}, "Problem": protocol.Problem{},
 	"Cancel": protocol.Cancel{}, "Answer": protocol.Answer{}, "Attach": protocol.Attach{}, "Retry": protocol.Retry{},
+	"Detach": protocol.Detach{}, "Resolve": protocol.Resolve{}, "Reconcile": protocol.Reconcile{}, "Reconciled": protocol.Reconciled{},
 	"Description": protocol.Description{}, "ResumeRequest": protocol.ResumeRequest{}, "Page": protocol.Page{}, "Task": domain.Task{}, "TaskRecord": protocol.TaskRecord{},
 	"TaskFinished": protocol.TaskFinished{}, "DeliveryInput": protocol.DeliveryInput{}, "DeliveryRecord": protocol.DeliveryRecord{}, "Redeliver": protocol.Redeliver{},
 }
 
 // messageOf is the type that goes with a name on the wire.
 var messageOf = map[string]string{
-	"callback": "Callback", "cancel": "Cancel", "answer": "Answer", "attach": "Attach", "retry": "Retry", "resume": "ResumeRequest", "redeliver": "Redeliver",
+	"callback": "Callback", "cancel": "Cancel", "answer": "Answer", "attach": "Attach", "retry": "Retry", "detach": "Detach", "resolve": "Resolve", "reconcile": "Reconcile", "resume": "ResumeRequest", "redeliver": "Redeliver",
 }
 
 func wirePage(t *testing.T) string {

@@ -52,6 +52,13 @@ func (r *task) carryOut(p domain.Plan) {
 	if p.Probe && r.handle != nil && !r.probe.open && r.t.SuspectedAtMs == 0 {
 		r.watch()
 	}
+	if p.Compensate && !r.undo.open {
+		r.compensate()
+	}
+	if !p.Compensate && r.undo.open && !r.undo.told {
+		r.undo.told = true
+		r.undo.cancel()
+	}
 	r.keepLease(p)
 	if p.AskOutside && !r.ask.open {
 		r.askOutside(askWithin)
@@ -60,14 +67,25 @@ func (r *task) carryOut(p domain.Plan) {
 	// Not while the job is being submitted: it could begin behind the back of a
 	// stop that found nothing.
 	tellStop := p.CancelOutside || r.stray && r.givenUp()
-	if tellStop && !r.submit.open && r.cancelSent != max(r.t.Attempts, 1) && !r.stop.open {
+	if tellStop && !r.submitting() && r.cancelSent != max(r.t.Attempts, 1) && !r.stop.open {
 		r.tellStop()
 	}
 	if !p.Probe && r.probe.open && !r.probe.told {
 		r.probe.told = true
 		r.probe.cancel()
 	}
+	if !p.Probe && r.holds() && r.submit.open && r.handle != nil && !r.submit.told {
+		// The job's slot is free for another one.
+		r.submit.told = true
+		r.submit.cancel()
+	}
 }
+
+// holds says that a job of the tool holds a slot for as long as it runs.
+func (r *task) holds() bool { return r.in.Tool.HoldSlot }
+
+// submitting says that a submission is under way and nobody knows its job yet.
+func (r *task) submitting() bool { return r.submit.open && (!r.holds() || r.handle == nil) }
 
 // givenUp says that the task ended without the outside having a part in it.
 func (r *task) givenUp() bool {
@@ -103,10 +121,35 @@ func (r *task) untilDeadline() time.Duration {
 	return max(time.Duration(r.t.ExpiresAtMs-r.nowMs())*time.Millisecond, time.Second)
 }
 
-func (r *task) submitJob(attempt int) {
-	req := protocol.SubmitRequest{Job: r.job(attempt), Input: r.in.Input, DeadlineAtMs: r.t.ExpiresAtMs}
+// submitQueue is where submissions are made.
+func (r *task) submitQueue() string {
+	if q := r.in.Tool.SubmitQueue; q != "" {
+		return q
+	}
+	return r.in.Tool.TaskQueue
+}
+
+// submitRequest says what is to be submitted, and notes that it was begun.
+func (r *task) submitRequest(attempt int) protocol.SubmitRequest {
+	req := protocol.SubmitRequest{
+		Job: r.job(attempt), Input: r.in.Input, DeadlineAtMs: r.t.ExpiresAtMs,
+		Decided: r.t.DecidedFor == attempt, Effects: r.t.Policy.Effects,
+	}
 	req.Handle = nil
-	opts := submitOptions(r.in.Tool.TaskQueue, "submit attempt "+itoa(attempt), r.untilDeadline())
+	if r.begun != nil && r.begun.SubmissionKey == req.SubmissionKey {
+		req.RepeatOf = r.begun.Attempt
+	}
+	r.begun = &protocol.Begun{SubmissionKey: req.SubmissionKey, Attempt: attempt}
+	return req
+}
+
+func (r *task) submitJob(attempt int) {
+	req := r.submitRequest(attempt)
+	if r.holds() {
+		r.run(attempt, req)
+		return
+	}
+	opts := submitOptions(r.submitQueue(), "submit attempt "+itoa(attempt), r.untilDeadline())
 	r.begin(&r.submit, attempt, func(ctx workflow.Context) {
 		var res protocol.SubmitResult
 		err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, opts), protocol.ActivitySubmit, req).Get(ctx, &res)
@@ -138,7 +181,16 @@ func (r *task) submitted(attempt int, res protocol.SubmitResult) {
 // says whether it is. Otherwise the deadline has come, the task has ended, or an
 // executor gave an error that the server does not retry: the key stays.
 func (r *task) notSubmitted(attempt int, err error) (definite bool) {
-	cause, definite := notStarted(err)
+	if cause, ok := outcomeUnknown(err); ok {
+		r.unknown(attempt, cause)
+		return true
+	}
+	if refusedForNow(err) && !r.submit.told {
+		// Surely nothing was started, so a later try is no repeat of this one.
+		r.begun = nil
+		return false
+	}
+	cause, retryAfterMs, definite := notStarted(err)
 	if !definite {
 		r.stray = true
 		if r.submit.told {
@@ -154,27 +206,62 @@ func (r *task) notSubmitted(attempt int, err error) (definite bool) {
 		}
 	}
 	if !r.t.State.Terminal() {
-		r.applyOutside(domain.Event{Type: domain.EventFail, AtMs: r.nowMs(), Attempt: attempt, Error: cause, Source: "executor"})
+		r.applyOutside(domain.Event{Type: domain.EventFail, AtMs: r.nowMs(), Attempt: attempt, Error: cause, RetryAfterMs: retryAfterMs, Source: "executor"})
 	}
 	return true
 }
 
-func notStarted(err error) (*domain.TaskError, bool) {
+// unknown ends an attempt of which nobody can say whether it began outside.
+func (r *task) unknown(attempt int, cause *domain.TaskError) {
+	if r.t.State == domain.StateQueued && attempt == r.t.Attempts+1 {
+		if _, err := r.apply(domain.Event{Type: domain.EventStart, AtMs: r.nowMs(), Attempt: attempt, Source: "executor"}); err != nil {
+			return
+		}
+	}
+	if !r.t.State.Terminal() {
+		r.applyOutside(domain.Event{Type: domain.EventRequeue, AtMs: r.nowMs(), Attempt: attempt, Error: cause, Source: "executor"})
+	}
+}
+
+func notStarted(err error) (cause *domain.TaskError, retryAfterMs int64, definite bool) {
 	var app *temporal.ApplicationError
 	if !errors.As(err, &app) || app.Type() != protocol.ErrTypeNotStarted {
+		return nil, 0, false
+	}
+	cause = &domain.TaskError{}
+	// Histories of the first revision hold the cause alone.
+	if app.Details(cause, &retryAfterMs) != nil && app.Details(cause) != nil {
+		cause = &domain.TaskError{Code: domain.CodeSubmitFailed, Message: app.Message()}
+	}
+	return cause, max(retryAfterMs, 0), true
+}
+
+func outcomeUnknown(err error) (*domain.TaskError, bool) {
+	var app *temporal.ApplicationError
+	if !errors.As(err, &app) || app.Type() != protocol.ErrTypeOutcomeUnknown {
 		return nil, false
 	}
 	cause := &domain.TaskError{}
 	if err := app.Details(cause); err != nil {
-		cause = &domain.TaskError{Code: domain.CodeSubmitFailed, Message: app.Message()}
+		cause = &domain.TaskError{Message: app.Message()}
 	}
 	return cause, true
 }
 
+// refusedForNow says that a submission ended because the other side refused it for
+// longer than the server repeats it.
+func refusedForNow(err error) bool {
+	var app *temporal.ApplicationError
+	return errors.As(err, &app) && app.Type() == protocol.ErrTypeThrottled
+}
+
 // applyOutside applies what an executor says about a job. A definite end
 // means that the handle is done with.
-func (r *task) applyOutside(e domain.Event) {
+func (r *task) applyOutside(e domain.Event) domain.Transition {
 	e.Jitter = domain.LotFor(r.t.ID, r.t.Attempts)
+	if e.Type == domain.EventRequeue && r.in.Tool.Compensate != "" {
+		e.Compensation = domain.CompensationID(r.t.ID, r.t.Attempts)
+	}
 	if now := r.nowMs(); e.AtMs <= 0 || e.AtMs > now {
 		e.AtMs = now
 	}
@@ -190,18 +277,20 @@ func (r *task) applyOutside(e domain.Event) {
 			Code: CodeBadObservation, Class: domain.ClassSystem, Message: "the executor reports an end that cannot be taken: " + err.Error(),
 		}})
 	}
-	if err != nil {
-		return
-	}
-	if tr.Changed && before == domain.StateRunning && r.t.State == domain.StateQueued {
+	if err == nil && tr.Changed && before == domain.StateRunning && r.t.State == domain.StateQueued {
 		r.newAttempt()
 	}
+	return tr
 }
 
 // newAttempt forgets what belonged to the attempt before.
 func (r *task) newAttempt() {
 	r.handle, r.stray = nil, false
-	for _, j := range []*job{&r.probe, &r.lease, &r.ask} {
+	old := []*job{&r.probe, &r.lease, &r.ask, &r.undo}
+	if r.holds() {
+		old = append(old, &r.submit)
+	}
+	for _, j := range old {
 		if j.open {
 			j.cancel()
 		}
@@ -216,6 +305,10 @@ func (r *task) probeRequest() protocol.ProbeRequest {
 // watch keeps one probe on the outside job. It fails retryably, with its next
 // delay, until the job has ended: the server repeats it at no cost in history.
 func (r *task) watch() {
+	if r.holds() {
+		r.hold()
+		return
+	}
 	attempt, req := r.t.Attempts, r.probeRequest()
 	lost := time.Duration(r.in.Tool.HostLostMs) * time.Millisecond
 	if lost <= 0 {
@@ -246,14 +339,17 @@ func (r *task) suspect(attempt int, source string) {
 }
 
 // seen applies what a probe or a direct question brought.
-func (r *task) seen(res protocol.ProbeResult) {
+func (r *task) seen(res protocol.ProbeResult) domain.Transition {
 	if res.Event != nil {
-		r.applyOutside(*res.Event)
-		return
+		return r.applyOutside(*res.Event)
 	}
 	if e, ok := domain.Asked(r.t, res.Known, res.Lost, r.nowMs()); ok {
-		r.applyOutside(e)
+		if res.Note != "" && e.Type == domain.EventRequeue {
+			e.Reason = res.Note
+		}
+		return r.applyOutside(e)
 	}
+	return domain.Transition{}
 }
 
 // keepLease keeps an activity open that a worker outside completes by
@@ -292,6 +388,7 @@ func (r *task) openLease(lease time.Duration) {
 // askOutside asks once, directly, how the job stands. Without an executor
 // there is nobody to ask, and silence is the answer.
 func (r *task) askOutside(within time.Duration) {
+	r.answer = protocol.Reconciled{Outside: protocol.OutsideNotAsked}
 	if !r.hasExecutor() {
 		r.seen(protocol.ProbeResult{})
 		return
@@ -310,7 +407,10 @@ func (r *task) askOutside(within time.Duration) {
 			r.log.Warn("the outside gave no answer", "error", err)
 			res = protocol.ProbeResult{}
 		}
-		r.seen(res)
+		r.answer = said(res, err)
+		if tr := r.seen(res); tr.Changed {
+			r.answer.Did = tr.Reason
+		}
 	})
 }
 

@@ -23,9 +23,9 @@ type SubmitRequest struct {
 	Job
 	Input        json.RawMessage `json:"input,omitempty"`
 	DeadlineAtMs int64           `json:"deadlineAtMs"`
-	// Repeat says that a submission under the key was begun before, so that a job
-	// may be there that nobody has heard of.
-	Repeat bool `json:"repeat,omitempty"`
+	// RepeatOf is the attempt for which a submission under the key was begun before,
+	// so that a job may be there that nobody has heard of; 0 is none.
+	RepeatOf int `json:"repeatOf,omitempty"`
 	// Decided says that a person decided to submit once more, whatever the effects.
 	Decided bool `json:"decided,omitempty"`
 	// Effects are the tool's; see [domain.Effects].

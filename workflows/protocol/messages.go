@@ -57,7 +57,14 @@ type TaskInput struct {
 	ContinueAfterEvents int `json:"continueAfterEvents,omitempty"`
 	// Carry is set on a continue-as-new and on a manual retry.
 	Carry *Carry `json:"carry,omitempty"`
+	// Revision is [Revision] of whoever started the task; 0 was the first. What a
+	// workflow does beyond the first revision it does only when told so, so that the
+	// histories of older tasks still replay.
+	Revision int `json:"revision,omitempty"`
 }
+
+// Revision is the newest revision of what a task does; see [TaskInput].
+const Revision = 1
 
 // Carry is what crosses to the next run of the same task.
 type Carry struct {
@@ -76,10 +83,15 @@ type Carry struct {
 	Rejected *Rejected `json:"lastRejected,omitempty"`
 	// Retry is the manual retry that this run begins with.
 	Retry *Retry `json:"retry,omitempty"`
-	// Begun is the submission key that a submission was begun under.
-	Begun string `json:"begun,omitempty"`
-	// Decided says that a person decided to submit under Begun once more.
-	Decided bool `json:"decided,omitempty"`
+	// Begun is the last submission that was begun.
+	Begun *Begun `json:"begun,omitempty"`
+}
+
+// Begun is a submission that was begun. Whether it started a job is not said: that
+// is what has to be found out when it ends neither way.
+type Begun struct {
+	SubmissionKey string `json:"submissionKey"`
+	Attempt       int    `json:"attempt"`
 }
 
 // TaskRecord is all that is known of a task that has ended: the result of its
@@ -89,8 +101,8 @@ type TaskRecord struct {
 	Ledger  *domain.Ledger `json:"ledger,omitempty"`
 	Handle  *Handle        `json:"handle,omitempty"`
 	Targets []string       `json:"targets,omitempty"`
-	// Begun is the submission key that a submission was begun under last.
-	Begun string `json:"begun,omitempty"`
+	// Begun is the last submission that was begun.
+	Begun *Begun `json:"begun,omitempty"`
 }
 
 // Handle addresses an outside job. Only its executor reads ID and Data.
@@ -131,7 +143,7 @@ type Answer struct {
 
 // Attach is the message of the update `attach`: a target, a waiter, or both.
 type Attach struct {
-	Target string `json:"target,omitempty"`
+	Target string `json:"target"`
 	// Waiter is who waits for the task, beside those who do already.
 	Waiter *domain.Waiter `json:"waiter,omitempty"`
 	AtMs   int64          `json:"atMs,omitempty"`
@@ -235,8 +247,8 @@ type Description struct {
 	WakeFor  domain.Wake `json:"wakeFor,omitempty"`
 	// LastRejected is the last signal that was invalid; nobody could be told.
 	LastRejected *Rejected `json:"lastRejected,omitempty"`
-	// Begun is the submission key that a submission was begun under last.
-	Begun string `json:"begun,omitempty"`
+	// Begun is the last submission that was begun.
+	Begun *Begun `json:"begun,omitempty"`
 	// ServerTimeMs is the time at which the phase was derived.
 	ServerTimeMs int64 `json:"serverTimeMs"`
 }
@@ -257,6 +269,10 @@ type TaskFinished struct {
 	// AtMs is the time of what caused it: of the late callback, when that made
 	// the task expire. The task's own record then has the deadline.
 	AtMs int64 `json:"atMs,omitempty"`
+	// WaiterID and ToolCallID say as whom the run waits, when it did not submit the
+	// task itself.
+	WaiterID   string `json:"waiterId,omitempty"`
+	ToolCallID string `json:"toolCallId,omitempty"`
 }
 
 // KindLateResult marks news of a result that came after the deadline.

@@ -129,6 +129,10 @@ var (
 	AttrState    = temporal.NewSearchAttributeKeyKeyword("WakepointState")
 )
 
+// StateManual is the value of [AttrState] while a person has to find out what became
+// of the work. It is for lists; the task itself is running.
+const StateManual = "manual"
+
 // SearchAttributes lists the names of all of them.
 func SearchAttributes() []string {
 	return []string{AttrTenant.GetName(), AttrRun.GetName(), AttrTool.GetName(), AttrToolCall.GetName(), AttrState.GetName()}
@@ -138,6 +142,9 @@ func SearchAttributes() []string {
 const (
 	// MemoFingerprint identifies what a submission asked for.
 	MemoFingerprint = "wakepointFingerprint"
+	// MemoWaiter is the waiter id of the caller that started a task: the same caller
+	// who asks again is the submitter and not somebody else.
+	MemoWaiter = "wakepointWaiter"
 	// MemoTaskID is the task of a delivery.
 	MemoTaskID = "wakepointTask"
 )

@@ -72,13 +72,16 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// text is the string of a constant, or the name of a search attribute.
+// text is the value of a constant, or the name of a search attribute.
 func text(t *testing.T, d *ast.GenDecl, vs *ast.ValueSpec, i int) string {
 	t.Helper()
 	if len(vs.Values) <= i {
 		t.Fatalf("%s has no value of its own", vs.Names[i].Name)
 	}
 	lit, ok := vs.Values[i].(*ast.BasicLit)
+	if ok && d.Tok == token.CONST && lit.Kind == token.INT {
+		return lit.Value
+	}
 	if call, isCall := vs.Values[i].(*ast.CallExpr); isCall && d.Tok == token.VAR && len(call.Args) == 1 {
 		lit, ok = call.Args[0].(*ast.BasicLit)
 	}
