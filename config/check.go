@@ -191,7 +191,7 @@ func (t *Tool) checkTimes(p *problems, key string, c *Config) {
 // policyKeys are the names that fields of domain.Policy have in the file.
 var policyKeys = map[string]string{
 	"policy.leaseMs": "lease", "policy.stallMs": "stall", "policy.cancelGraceMs": "cancelGrace", "policy.graceMs": "late.grace",
-	"policy.latePolicy": "late.policy", "policy.effects": "effects",
+	"policy.latePolicy": "late.policy", "policy.effects": "effects", "policy.onUnknown": "onUnknown",
 	"policy.backoff.initialMs": "backoff.initial", "policy.backoff.maxMs": "backoff.max",
 	"policy.backoff.jitter": "backoff.jitter", "policy.backoff.factor": "backoff.factor",
 }
@@ -206,6 +206,9 @@ func (t *Tool) checkPolicy(p *problems, key string) {
 	}
 	if b := t.Policy.Backoff; b.InitialMs > 0 && b.MaxMs > 0 && b.MaxMs < b.InitialMs {
 		p.add(key+".backoff.max", "must be at least backoff.initial")
+	}
+	if t.Policy.OnUnknown != "" && t.Policy.Effects != domain.EffectsUnsafe {
+		p.add(key+".onUnknown", "is for tools with effects: unsafe; others are repeated after an ambiguous loss")
 	}
 	if w := t.Policy.Expected; w != nil && (w.HighMs < w.LowMs || w.HighMs == 0) {
 		p.add(key+".expected", "must have a high that is at least low")

@@ -181,6 +181,8 @@ func (c *Config) checkCompensation(p *problems) {
 		switch {
 		case t.Policy.Effects != domain.EffectsUnsafe:
 			p.add(key, "is for tools with effects: unsafe; others are repeated after an ambiguous loss")
+		case t.Policy.OnUnknown == domain.UnknownFail:
+			p.add(key, "is for tools with onUnknown: manual; one that fails at once has nothing undone")
 		case !ok:
 			var known []string
 			for _, k := range c.Tools {

@@ -86,6 +86,7 @@ func (d *decoder) tool(name string, n *yaml.Node, path string) Tool {
 		{"maxAttempts", d.integer(&t.MaxAttempts, 1)},
 		{"resultTTL", d.duration(&t.ResultTTL)},
 		{"effects", textAs(d, &p.Effects)},
+		{"onUnknown", textAs(d, &p.OnUnknown)},
 		{"backoff", d.backoff(&p.Backoff)},
 		{"lease", d.millis(&p.LeaseMs)},
 		{"stall", d.millis(&p.StallMs)},

@@ -175,7 +175,7 @@ var mistakes = map[string]mistake{
 		[]string{
 			"1:1: tenat: is not a known key; did you mean tenant?",
 			"5:5: tools.a.ttlMs: is not a known key; did you mean ttl?",
-			"6:5: tools.a.zzz: is not a known key; known are title, description, version, executor, inputSchema, ttl, maxTTL, maxAttempts, resultTTL, effects, backoff, lease, stall, cancelGrace, late, expected, strict, taskQueue, poll, hostLost, priority, targets, maxConcurrent, rate, cache, compensate, exec, http, activity, workflow, go",
+			"6:5: tools.a.zzz: is not a known key; known are title, description, version, executor, inputSchema, ttl, maxTTL, maxAttempts, resultTTL, effects, onUnknown, backoff, lease, stall, cancelGrace, late, expected, strict, taskQueue, poll, hostLost, priority, targets, maxConcurrent, rate, cache, compensate, exec, http, activity, workflow, go",
 		},
 	},
 	"repeated names": {

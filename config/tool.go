@@ -227,6 +227,9 @@ func (t *Tool) withDefaults(c *Config) {
 	def(&t.Poll, DefaultPoll)
 	def(&t.HostLost, DefaultHostLost)
 	def(&t.Policy.Effects, domain.EffectsIdempotent)
+	if t.Policy.Effects == domain.EffectsUnsafe {
+		def(&t.Policy.OnUnknown, domain.UnknownManual)
+	}
 	def(&t.Policy.LatePolicy, domain.LateReject)
 	t.Policy.External = t.Executor == ExecutorExternal
 	t.Policy.ExpectsCallback = t.HTTP != nil && t.HTTP.Callback
