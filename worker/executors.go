@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -11,13 +12,14 @@ import (
 	"strconv"
 	"strings"
 
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/log"
+
 	"github.com/wakepoint/wakepoint/activities"
 	"github.com/wakepoint/wakepoint/activities/tool"
-	"github.com/wakepoint/wakepoint/activities/tool/exec"
 	"github.com/wakepoint/wakepoint/config"
 	"github.com/wakepoint/wakepoint/domain"
 	"github.com/wakepoint/wakepoint/store"
-	"github.com/wakepoint/wakepoint/workflows/protocol"
 )
 
 // executors gives every tool its executor, by the tool's name. The error names
@@ -31,7 +33,7 @@ func (o Options) executors() (map[string]tool.Executor, error) {
 		}
 		ex, err := o.executor(t)
 		if err != nil {
-			wrong = append(wrong, o.mistake(t, err))
+			wrong = append(wrong, o.mistakes(t, err)...)
 			continue
 		}
 		all[t.Name] = ex
@@ -42,25 +44,18 @@ func (o Options) executors() (map[string]tool.Executor, error) {
 	return all, nil
 }
 
-func (o Options) executor(t config.Tool) (tool.Executor, error) {
-	if t.Exec != nil {
-		return o.exec(t)
-	}
-	ex, ok := o.Executors[t.Executor]
-	if !ok || ex == nil {
-		return nil, o.Config.Mistake("tools."+t.Name+".executor", "must be external, have a section of its own, or be one that this program registers, not %q", t.Executor)
-	}
-	return ex, nil
-}
-
 // about finds the key that an executor's error begins with.
 var about = regexp.MustCompile(`^((?:argv|dir|env|set)(?:\[\d+\])?):? (.*)$`)
 
-// mistake gives an error of an executor its place in the file.
-func (o Options) mistake(t config.Tool, err error) *config.Error {
+// mistakes gives an error of an executor its place in the file.
+func (o Options) mistakes(t config.Tool, err error) config.Errors {
+	var several config.Errors
 	var placed *config.Error
-	if errors.As(err, &placed) {
-		return placed
+	switch {
+	case errors.As(err, &several):
+		return several
+	case errors.As(err, &placed):
+		return config.Errors{placed}
 	}
 	// What stands around it names the tool, as the key does.
 	if inner := errors.Unwrap(err); inner != nil && strings.Contains(err.Error(), strconv.Quote(t.Name)) {
@@ -70,13 +65,13 @@ func (o Options) mistake(t config.Tool, err error) *config.Error {
 	if m := about.FindStringSubmatch(rule); m != nil {
 		key, rule = key+"."+m[1], m[2]
 	}
-	return o.Config.Mistake(key, "%s", rule)
+	return config.Errors{o.Config.Mistake(key, "%s", rule)}
 }
 
 // Check looks at tools and targets as [New] does, without any connection and
 // leaving nothing behind: whether programs are there, whether argv can be filled
-// in, whether secrets can be read. Of the options Config, Executors and Getenv
-// matter. The error names all that is wrong, one a line.
+// in, whether secrets can be read. Of the options Config, Executors, Functions and
+// Getenv matter. The error names all that is wrong, one a line.
 func Check(ctx context.Context, o Options) error {
 	if o.Config == nil {
 		return domain.Invalid("config", "must be given")
@@ -91,14 +86,23 @@ func Check(ctx context.Context, o Options) error {
 		return err
 	}
 	defer func() { _ = blobs.Close() }()
+	// It connects when it is first used, which it never is.
+	if o.Temporal, err = client.NewLazyClient(client.Options{Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler))}); err != nil {
+		return err
+	}
+	defer o.Temporal.Close()
+	if o.TaskQueue == "" {
+		o.TaskQueue = o.Config.TaskQueue
+	}
 	// Nothing is started, so any program will do as the supervisor.
 	o.DataDir, o.Store, o.Host, o.SupervisorArgv = dir, blobs, "check", []string{filepath.Join(dir, "none")}
 	if o.Getenv == nil {
 		o.Getenv = os.Getenv
 	}
 	_, err = o.executors()
+	_, queues := o.queues()
 	_, targets := o.targets()
-	return allMistakes(err, targets)
+	return allMistakes(err, targets, queues)
 }
 
 // allMistakes is one list of the mistakes of several; any other error comes first.
@@ -126,21 +130,6 @@ func allMistakes(errs ...error) error {
 	return errors.Join(other...)
 }
 
-func (o Options) exec(t config.Tool) (tool.Executor, error) {
-	set := make(map[string]string, len(t.Exec.Set))
-	for _, v := range t.Exec.Set {
-		set[v.Name] = v.Value
-	}
-	return exec.New(exec.Config{
-		Name: t.Name, Argv: t.Exec.Argv, Dir: t.Exec.Dir, Env: t.Exec.Env, SetEnv: set,
-		MaxOutputBytes: t.Exec.MaxOutputBytes, OnOutputLimit: exec.OutputLimit(t.Exec.OnOutputLimit),
-		MaxResultBytes: t.Exec.MaxResultBytes, ResultContentType: t.Exec.ResultContentType,
-		RetryExitCodes: t.Exec.RetryExitCodes, KillGrace: t.Exec.KillGrace,
-		DataDir: filepath.Clean(o.DataDir), Host: o.Host, TaskQueue: protocol.HostTaskQueue(o.TaskQueue, o.Host),
-		Store: o.Store, SupervisorArgv: o.SupervisorArgv,
-	})
-}
-
 func (o Options) targets() (map[string]activities.Target, error) {
 	all := make(map[string]activities.Target, len(o.Config.Targets))
 	var wrong config.Errors
@@ -152,7 +141,7 @@ func (o Options) targets() (map[string]activities.Target, error) {
 				target.Secret, err = activities.WebhookSecret(string(text))
 			}
 			if err != nil {
-				wrong = append(wrong, o.Config.Mistake("targets."+t.Name+".secret", "%s", strings.TrimPrefix(err.Error(), config.ErrSecret.Error()+": ")))
+				wrong = append(wrong, o.Config.Mistake("targets."+t.Name+".secret", "%s", plain(err)))
 				continue
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/wakepoint/wakepoint/activities/tool"
+	"github.com/wakepoint/wakepoint/activities/tool/gofunc"
 	"github.com/wakepoint/wakepoint/config"
 	"github.com/wakepoint/wakepoint/domain"
 	"github.com/wakepoint/wakepoint/store"
@@ -41,6 +42,9 @@ type Options struct {
 	// Executors are the program's own, by the name that tools give as their
 	// executor. Default: none.
 	Executors map[string]tool.Executor
+	// Functions are the program's own for tools of the executor go, by their name.
+	// Default: none.
+	Functions map[string]gofunc.Func
 	// TaskQueue is where workflows run. Default: that of Config.
 	TaskQueue string
 	// StopTimeout is how long Stop waits for what runs. Default: 15 s.

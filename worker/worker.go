@@ -56,6 +56,7 @@ func New(o Options) (*Worker, error) {
 			RegisterSubmissions(sw, acts)
 		} else {
 			RegisterActivities(sw, acts)
+			o.registerFunctions(sw, q.name)
 		}
 		w.workers, w.queues = append(w.workers, sw), append(w.queues, q.name)
 	}
@@ -178,7 +179,6 @@ func RegisterActivities(r sdkworker.ActivityRegistry, a *activities.Activities) 
 		{protocol.ActivityNotifyRun, a.NotifyRun},
 		{protocol.ActivitySend, a.Send},
 		{protocol.ActivityLogs, a.Logs},
-		{protocol.ActivityRun, a.Run},
 		{protocol.ActivityCompensate, a.Compensate},
 		{protocol.ActivityListJobs, a.ListJobs},
 	}...) {
@@ -195,5 +195,5 @@ func RegisterSubmissions(r sdkworker.ActivityRegistry, a *activities.Activities)
 }
 
 func submissions(a *activities.Activities) []named {
-	return []named{{protocol.ActivitySubmit, a.Submit}}
+	return []named{{protocol.ActivitySubmit, a.Submit}, {protocol.ActivityRun, a.Run}}
 }

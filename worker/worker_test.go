@@ -19,6 +19,7 @@ import (
 
 	"github.com/wakepoint/wakepoint/activities"
 	"github.com/wakepoint/wakepoint/activities/tool"
+	"github.com/wakepoint/wakepoint/activities/tool/gofunc"
 	"github.com/wakepoint/wakepoint/activities/tool/tooltest"
 	"github.com/wakepoint/wakepoint/config"
 	"github.com/wakepoint/wakepoint/domain"
@@ -89,7 +90,9 @@ func TestOptions(t *testing.T) {
 // not find out in the middle.
 func TestNewRefusesToolsThatCannotRun(t *testing.T) {
 	t.Parallel()
-	env := func(name string) string { return map[string]string{"BAD": "whsec_!", "GOOD": "whsec_AAEC"}[name] }
+	env := func(name string) string {
+		return map[string]string{"BAD": "whsec_!", "GOOD": "whsec_AAEC", "LINES": "hunter2\nx"}[name]
+	}
 	for name, tc := range map[string]struct {
 		yaml string
 		with map[string]tool.Executor
@@ -99,6 +102,10 @@ func TestNewRefusesToolsThatCannotRun(t *testing.T) {
 		"an executor nobody registered":  {yaml: "tools: {ours: {executor: of-ours}}\n", want: "tools.ours.executor: must be external, have a section of its own, or be one that this program registers"},
 		"an executor that is nil":        {yaml: "tools: {ours: {executor: of-ours}}\n", with: map[string]tool.Executor{"of-ours": nil}, want: "tools.ours.executor"},
 		"a registered executor":          {yaml: "tools: {ours: {executor: of-ours}}\n", with: map[string]tool.Executor{"of-ours": tooltest.New()}},
+		"a function nobody registered":   {yaml: "tools: {plan: {go: {function: plan}}}\n", want: "tools.plan.go.function: must be one that this program registers, not \"plan\""},
+		"a function that is nil":         {yaml: "tools: {plan: {go: {function: none}}}\n", want: "tools.plan.go.function"},
+		"a registered function":          {yaml: "tools: {plan: {go: {function: there}}, again: {go: {function: there}}}\n"},
+		"work of another worker":         {yaml: "tools: {a: {activity: {type: A, taskQueue: other}}, w: {workflow: {type: W, taskQueue: other}}}\n"},
 		"a secret that is not set":       {yaml: "targets: {ops: {url: 'https://x.example', secret: {env: NONE}}}\n", want: "targets.ops.secret: "},
 		"a secret that is none":          {yaml: "targets: {ops: {url: 'https://x.example', secret: {env: BAD}}}\n", want: "targets.ops.secret: "},
 		"a secret in a file that is not": {yaml: "targets: {ops: {url: 'https://x.example', secret: {file: gone}}}\n", want: "targets.ops.secret: "},
@@ -108,8 +115,9 @@ func TestNewRefusesToolsThatCannotRun(t *testing.T) {
 			t.Parallel()
 			o := options(t, tc.yaml)
 			o.Executors, o.Getenv = tc.with, env
+			o.Functions = map[string]gofunc.Func{"none": nil, "there": func(context.Context, gofunc.Call) (any, error) { return "", nil }}
 			_, err := worker.New(o)
-			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			if (err == nil) != (tc.want == "") || err != nil && (!strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "hunter2")) {
 				t.Errorf("error = %v, want %q", err, tc.want)
 			}
 		})
@@ -217,7 +225,7 @@ func TestSubmissionsAreRegisteredAlone(t *testing.T) {
 	}
 	r := &registry{}
 	worker.RegisterSubmissions(r, acts)
-	if diff := cmp.Diff([]string{protocol.ActivitySubmit}, r.names); diff != "" {
+	if diff := cmp.Diff([]string{protocol.ActivitySubmit, protocol.ActivityRun}, r.names); diff != "" {
 		t.Error(diff)
 	}
 }
