@@ -113,9 +113,11 @@ func (r *Rule) apply(t Task, e Event) Transition {
 	if r.To != "" {
 		n.State = r.To
 	}
+	if e.Type.Door() && !t.State.Terminal() && r.Reason != ReasonExpired {
+		n.cameBack()
+	}
 	if e.Type.Door() && !n.State.Terminal() {
 		n.LastHeardAtMs, n.SuspectedAtMs = max(n.LastHeardAtMs, e.AtMs), 0
-		n.cameBack()
 	}
 	e.Result, e.RetryAtMs = nil, 0
 	if r.do != nil {
@@ -196,17 +198,18 @@ func (t *Task) retry(e Event) {
 	t.Progress, t.RetryAtMs, t.EndedAtMs, t.SuspectedAtMs = 0, 0, 0, 0
 	t.Cancel, t.Confirmed, t.Questions, t.Late = nil, nil, nil, nil
 	t.Retries++
-	t.DecidedFor, t.EndedBy = t.Attempts+1, ""
+	t.EndedBy = ""
+	t.decided()
 }
 
-// endedBy says who ended a task.
+// endedBy says who ended a task; empty when the event does not say it.
 func endedBy(e Event) string {
 	switch {
 	case e.Type == EventExpire || e.Source == "" && e.Type == EventCancelTimeout:
 		return "timer"
 	case e.By != "":
 		return e.By
-	case e.Source == "":
+	case e.Source == "" && e.Type.Door():
 		return "callback"
 	}
 	return e.Source

@@ -82,6 +82,10 @@ func endOfFailure(e *TaskError) (EndKind, string) {
 		return EndOutcomeUnknown, "it is not known whether the work was done, and doing it twice may do harm"
 	case CodeTimeout, CodeExpired:
 		return EndTimedOut, "the tool took longer than it may"
+	case CodeCompensated:
+		return EndFailed, "what the tool may have done was undone, and no attempt is left"
+	case CodeNotDone:
+		return EndFailed, "a person found out that the work was not done"
 	}
 	return EndFailed, "the tool failed"
 }

@@ -228,33 +228,7 @@ func (e Event) Validate() error {
 	if len(e.Result) > 0 && (e.ResultRef != "" || e.ResultHash != "") {
 		return Invalid("event.result", "must be absent when resultRef or resultHash is given")
 	}
-	if err := e.Waiter.validate(); err != nil {
-		return err
-	}
 	return e.Error.validate()
-}
-
-// validate checks the sizes of what an event records of a waiter; what else there
-// is to it the rules check, see checkWaiter.
-func (w *Waiter) validate() error {
-	if w == nil {
-		return nil
-	}
-	for _, t := range []struct {
-		field string
-		text  string
-		limit int
-	}{
-		{"event.waiter.id", w.ID, MaxID},
-		{"event.waiter.runId", w.RunID, MaxID},
-		{"event.waiter.toolCallId", w.ToolCallID, MaxCallbackID},
-		{"event.waiter.leftFor", w.LeftFor, MaxWorker},
-	} {
-		if err := checkText(t.field, t.text, t.limit); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // fieldText is a text and the bytes that it may have.

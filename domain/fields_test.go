@@ -55,6 +55,7 @@ func TestFields(t *testing.T) {
 			t.State, t.Attempts, t.Version, t.Progress, t.Worker = "succeeded", 1, 2, 100, "w"
 			t.ResultRef, t.ResultHash, t.ContentType, t.ResultBytes = "r", "h", "text/plain", 12
 			t.StartedAtMs, t.LastHeardAtMs, t.LastProgressAtMs, t.EndedAtMs = 5, 5, 5, 9
+			t.EndedBy = "callback"
 		}},
 		{"requeued", "; start at=5 worker=w; progress at=6 progress=50; fail at=9 retryable error=boom code=IO", func(t *domain.Task) {
 			t.State, t.Attempts, t.Version, t.Worker, t.Error, t.Submission = "queued", 1, 3, "w", boom(true), 1
@@ -67,23 +68,28 @@ func TestFields(t *testing.T) {
 		{"failed", "; start at=5; fail at=9 error=boom code=IO", func(t *domain.Task) {
 			t.State, t.Attempts, t.Version, t.Error, t.Submission = "failed", 1, 2, boom(false), 1
 			t.StartedAtMs, t.LastHeardAtMs, t.LastProgressAtMs, t.EndedAtMs = 5, 5, 5, 9
+			t.EndedBy = "callback"
 		}},
 		{"failed without a word", "; start at=5; fail at=9", func(t *domain.Task) {
 			t.State, t.Attempts, t.Version, t.Submission = "failed", 1, 2, 1
 			t.Error = &domain.TaskError{Message: "failed without saying why"}
 			t.StartedAtMs, t.LastHeardAtMs, t.LastProgressAtMs, t.EndedAtMs = 5, 5, 5, 9
+			t.EndedBy = "callback"
 		}},
 		{"expired ends at its deadline, whoever was late", "; start at=5; progress at=4000 progress=9", func(t *domain.Task) {
 			t.State, t.Attempts, t.Version = "expired", 1, 2
 			t.StartedAtMs, t.LastHeardAtMs, t.LastProgressAtMs, t.EndedAtMs = 5, 5, 5, 1000
+			t.EndedBy = "timer"
 		}},
 		{"an expiry ends a retry wait", "; start at=5; fail at=990 retryable error=boom code=IO; expire at=1000", func(t *domain.Task) {
 			t.State, t.Attempts, t.Version, t.Error, t.Submission = "expired", 1, 3, boom(true), 1
 			t.StartedAtMs, t.LastHeardAtMs, t.LastProgressAtMs, t.EndedAtMs = 5, 990, 5, 1000
+			t.EndedBy = "timer"
 		}},
 		{"a late result", "late=record; expire at=1000; succeed at=1005 ref=r hash=h", func(t *domain.Task) {
 			t.State, t.Version, t.EndedAtMs, t.Policy.LatePolicy = "expired", 2, 1000, "record"
 			t.Late = &domain.LateResult{ResultRef: "r", ResultHash: "h", AtMs: 1005}
+			t.EndedBy = "timer"
 		}},
 		{"asked to cancel", "; start at=5; cancel-requested at=8 by=ann reason=dear", func(t *domain.Task) {
 			t.State, t.Attempts, t.Version = "running", 1, 2
@@ -94,11 +100,13 @@ func TestFields(t *testing.T) {
 			t.State, t.Attempts, t.Version, t.Submission, t.Confirmed = "cancelled", 1, 3, 1, yes(true)
 			t.Cancel = &domain.CancelRequest{AtMs: 8, By: "ann"}
 			t.StartedAtMs, t.LastHeardAtMs, t.LastProgressAtMs, t.EndedAtMs = 5, 5, 5, 9
+			t.EndedBy = "callback"
 		}},
 		{"cancelled, unconfirmed: the submission stays", "; start at=5; cancel-requested at=8; cancel-timeout at=9", func(t *domain.Task) {
 			t.State, t.Attempts, t.Version, t.Confirmed = "cancelled", 1, 3, yes(false)
 			t.Cancel = &domain.CancelRequest{AtMs: 8}
 			t.StartedAtMs, t.LastHeardAtMs, t.LastProgressAtMs, t.EndedAtMs = 5, 5, 5, 9
+			t.EndedBy = "timer"
 		}},
 		{"suspected at the epoch is suspected", "; start at=0; suspect at=0", func(t *domain.Task) {
 			t.State, t.Attempts, t.Version, t.SuspectedAtMs = "running", 1, 2, 1
@@ -128,11 +136,68 @@ func TestFields(t *testing.T) {
 			t.State, t.Attempts, t.MaxAttempts, t.Version, t.Submission, t.Retries = "queued", 1, 3, 4, 1, 1
 			t.ExpiresAtMs, t.Stage = 70, "x"
 			t.StartedAtMs, t.LastHeardAtMs, t.LastProgressAtMs = 5, 5, 5
+			t.DecidedFor = 2
 		}},
 		{"retried by hand with an error: it stays readable", "; start at=5; fail at=9 error=boom code=IO; retry at=20 ttl=50", func(t *domain.Task) {
 			t.State, t.Attempts, t.MaxAttempts, t.Version, t.Submission, t.Retries, t.Error = "queued", 1, 3, 3, 1, 1, boom(false)
 			t.ExpiresAtMs = 70
 			t.StartedAtMs, t.LastHeardAtMs, t.LastProgressAtMs = 5, 5, 5
+			t.DecidedFor = 2
+		}},
+		{"for a person, and then undone without luck", "effects=unsafe unknown=manual; start at=5; suspect at=50; requeue at=55 compensation=undo_1; compensated at=60 error=stuck code=IO", func(t *domain.Task) {
+			t.State, t.Attempts, t.Version, t.Error = "running", 1, 4, lost(domain.CodeOutcomeUnknown)
+			t.Policy.Effects, t.Policy.OnUnknown = "unsafe", "manual"
+			t.StartedAtMs, t.LastHeardAtMs, t.LastProgressAtMs = 5, 5, 5
+			t.Manual = &domain.Manual{SinceMs: 55, Why: t.Error.Message, Compensation: "undo_1", CompensationFailed: "IO: stuck"}
+		}},
+		{"undone without a word, at the epoch", "effects=unsafe unknown=manual; start at=0; requeue at=0 error=gone compensation=undo_1; compensated at=0 code=", func(t *domain.Task) {
+			t.State, t.Attempts, t.Version, t.Error = "running", 1, 3, &domain.TaskError{Code: domain.CodeOutcomeUnknown, Message: "gone"}
+			t.Policy.Effects, t.Policy.OnUnknown = "unsafe", "manual"
+			t.Manual = &domain.Manual{SinceMs: 1, Why: "gone", Compensation: "undo_1", CompensationFailed: "failed without saying why"}
+		}},
+		{"heard of again by the person's side of it", "effects=unsafe unknown=manual; start at=5; requeue at=55; heartbeat at=60", func(t *domain.Task) {
+			t.State, t.Attempts, t.Version = "running", 1, 3
+			t.Policy.Effects, t.Policy.OnUnknown = "unsafe", "manual"
+			t.StartedAtMs, t.LastHeardAtMs, t.LastProgressAtMs = 5, 60, 5
+		}},
+		{"found done by a person", "effects=unsafe unknown=manual; start at=5; requeue at=55; resolve at=60 action=succeeded ref=r hash=h contentType=text/plain bytes=3 by=ann", func(t *domain.Task) {
+			t.State, t.Attempts, t.Version, t.Progress, t.EndedAtMs, t.EndedBy = "succeeded", 1, 3, 100, 60, "ann"
+			t.ResultRef, t.ResultHash, t.ContentType, t.ResultBytes = "r", "h", "text/plain", 3
+			t.Policy.Effects, t.Policy.OnUnknown = "unsafe", "manual"
+			t.StartedAtMs, t.LastHeardAtMs, t.LastProgressAtMs = 5, 5, 5
+		}},
+		{"found not done by a person: the next submission is a new one", "effects=unsafe unknown=manual; start at=5; requeue at=55; resolve at=60 action=failed by=ann", func(t *domain.Task) {
+			t.State, t.Attempts, t.Version, t.Submission, t.EndedAtMs, t.EndedBy = "failed", 1, 3, 1, 60, "ann"
+			t.Error = &domain.TaskError{Code: domain.CodeNotDone, Message: "a person found out that the work was not done"}
+			t.Policy.Effects, t.Policy.OnUnknown = "unsafe", "manual"
+			t.StartedAtMs, t.LastHeardAtMs, t.LastProgressAtMs = 5, 5, 5
+		}},
+		{"found not done, and the person says why", "effects=unsafe unknown=manual; start at=5; requeue at=55; resolve at=60 action=failed error=boom code=IO", func(t *domain.Task) {
+			t.State, t.Attempts, t.Version, t.Submission, t.EndedAtMs, t.Error = "failed", 1, 3, 1, 60, boom(false)
+			t.Policy.Effects, t.Policy.OnUnknown = "unsafe", "manual"
+			t.StartedAtMs, t.LastHeardAtMs, t.LastProgressAtMs = 5, 5, 5
+		}},
+		{"to be done again, at once and under the same submission", "effects=unsafe unknown=manual max=1; start at=5; progress at=6 progress=9; input-required at=7 question=q prompt=p; requeue at=55; resolve at=60 action=repeat", func(t *domain.Task) {
+			t.State, t.Attempts, t.MaxAttempts, t.Version, t.DecidedFor = "queued", 1, 2, 5, 2
+			t.Policy.Effects, t.Policy.OnUnknown = "unsafe", "manual"
+			t.StartedAtMs, t.LastHeardAtMs, t.LastProgressAtMs = 5, 7, 6
+		}},
+		{"undone: the next submission is a new one, after the wait", "effects=unsafe unknown=manual; start at=5; progress at=6 progress=9; requeue at=55 compensation=undo_1; compensated at=60 retryAfter=500", func(t *domain.Task) {
+			t.State, t.Attempts, t.Version, t.Submission, t.RetryAtMs = "queued", 1, 4, 1, 560
+			t.Error = &domain.TaskError{Code: domain.CodeCompensated, Class: domain.ClassSystem, Retryable: true, Message: "what the attempt may have done was undone by task undo_1"}
+			t.Policy.Effects, t.Policy.OnUnknown = "unsafe", "manual"
+			t.StartedAtMs, t.LastHeardAtMs, t.LastProgressAtMs = 5, 6, 6
+		}},
+		{"shared by several", "run=run-1 call=c1; attach at=0 waiter=b run=run-2 call=c2; attach at=4 waiter=c; detach at=6 waiterId=submitter reason=wait-timeout; cancel-requested at=0 waiterId=b", func(t *domain.Task) {
+			t.Version, t.RunID, t.ToolCallID = 4, "run-1", "c1"
+			t.Waiters = []domain.Waiter{
+				{ID: "submitter", RunID: "run-1", ToolCallID: "c1", LeftAtMs: 6, LeftFor: "wait-timeout"},
+				{ID: "b", RunID: "run-2", ToolCallID: "c2", LeftAtMs: 1, LeftFor: "cancelled"}, {ID: "c", AtMs: 4},
+			}
+		}},
+		{"one that comes back has not left", "; attach at=2 waiter=b run=run-2; detach at=3 waiterId=b; attach at=5 waiter=b run=run-3", func(t *domain.Task) {
+			t.Version = 3
+			t.Waiters = []domain.Waiter{{ID: "b", RunID: "run-3", AtMs: 5}}
 		}},
 	} {
 		got := task(t, c.life)

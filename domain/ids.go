@@ -26,7 +26,7 @@ const (
 	PrefixKeyed     = "key_"
 	// PrefixCompensation begins the id of a task that undoes another's work.
 	PrefixCompensation = "undo_"
-	PrefixCached    = "cache_"
+	PrefixCached       = "cache_"
 )
 
 // CheckTenant checks a tenant: 1 to 32 of A-Z a-z 0-9 . _ -.
@@ -40,9 +40,9 @@ func CheckChosenID(id string) error {
 	if err := checkID("taskId", id, MaxID); err != nil {
 		return err
 	}
-	for _, prefix := range []string{PrefixGenerated, PrefixKeyed, PrefixCached} {
+	for _, prefix := range []string{PrefixGenerated, PrefixKeyed, PrefixCached, PrefixCompensation} {
 		if strings.HasPrefix(id, prefix) {
-			return Invalid("taskId", "must not begin with %s, %s or %s, which Wakepoint gives itself", PrefixGenerated, PrefixKeyed, PrefixCached)
+			return Invalid("taskId", "must not begin with %s, %s, %s or %s, which Wakepoint gives itself", PrefixGenerated, PrefixKeyed, PrefixCached, PrefixCompensation)
 		}
 	}
 	return nil

@@ -112,6 +112,7 @@ var ledgerReasons = []Reason{
 	ReasonDuplicateProgress, ReasonHeartbeat, ReasonStage, ReasonSucceeded, ReasonRequeued, ReasonFailed, ReasonExpired,
 	ReasonTerminalConflict, ReasonDuplicateCallback, ReasonDuplicateResult, ReasonDuplicateExpire, ReasonStaleAttempt,
 	ReasonInputRequired, ReasonDuplicateQuestion, ReasonCancelled, ReasonLeaseRenewed, ReasonLateResult,
+	ReasonBeingUndone,
 }
 
 type packedLedger struct {

@@ -11,8 +11,11 @@ func (t *Task) toPerson(e *Event) {
 }
 
 // sought says that a person looks for the work, and nothing is being undone.
-func (t Task) sought() bool {
-	return t.Manual != nil && (t.Manual.Compensation == "" || t.Manual.CompensationFailed != "")
+func (t Task) sought() bool { return t.Manual != nil && !t.undoing() }
+
+// undoing says that what an attempt may have done is being undone.
+func (t Task) undoing() bool {
+	return t.Manual != nil && t.Manual.Compensation != "" && t.Manual.CompensationFailed == ""
 }
 
 // cameBack takes the task back from the person, because the work was heard of.
@@ -22,9 +25,21 @@ func (t *Task) cameBack() {
 		return
 	}
 	t.Manual = nil
+	t.known()
+}
+
+// known drops the word that the outcome is unknown, once it no longer is: nothing
+// else tells a later end from one that nobody found out about.
+func (t *Task) known() {
 	if t.Error != nil && t.Error.Code == CodeOutcomeUnknown {
 		t.Error = nil
 	}
+}
+
+// decided says that a person takes the next attempt upon himself.
+func (t *Task) decided() {
+	t.DecidedFor = t.Attempts + 1
+	t.known()
 }
 
 // resolved ends what was unknown as a person says.
@@ -47,7 +62,8 @@ func (t *Task) resolved(e *Event) {
 func (t *Task) repeated(e *Event) {
 	t.Manual, t.Progress, t.Questions, t.SuspectedAtMs = nil, 0, nil, 0
 	t.MaxAttempts = max(t.MaxAttempts, t.Attempts+1)
-	t.DecidedFor, t.RetryAtMs = t.Attempts+1, 0
+	t.RetryAtMs = 0
+	t.decided()
 }
 
 // compensated says that what an attempt may have done was undone: a definite end.
@@ -76,9 +92,17 @@ func checkResolve(_ Task, e Event) error {
 
 // compensating says that the event tells how the running compensation ended.
 func compensating(t Task, e Event) bool {
-	return t.Manual != nil && t.Manual.Compensation != "" && t.Manual.CompensationFailed == "" &&
-		(e.Compensation == "" || e.Compensation == t.Manual.Compensation)
+	return t.undoing() && (e.Compensation == "" || e.Compensation == t.Manual.Compensation)
 }
+
+// undoRules keep what comes from outside away from work that is being undone: a
+// result would be told to somebody who then holds what is no longer there, and a
+// failure would begin an attempt that the undoing may meet.
+var undoRules = []Rule{{
+	On:   on(EventProgress, EventSucceed, EventFail, EventInputRequired, EventCancelled, EventCancelTimeout),
+	From: from(StateRunning), When: "what it may have done is being undone", Kind: Refuses, Reason: ReasonBeingUndone,
+	guard: func(t Task, _ Event) bool { return t.undoing() },
+}}
 
 var manualRules = []Rule{
 	{
@@ -88,6 +112,14 @@ var manualRules = []Rule{
 	{
 		On: on(EventResolve), From: live, When: "no person is asked", Kind: Refuses, Reason: ReasonNotManual,
 		guard: func(t Task, _ Event) bool { return t.Manual == nil },
+	},
+	{
+		On: on(EventResolve), From: from(StateRunning), When: "it is to be done again, but a cancel was asked for", To: StateCancelled, Kind: Changes, Reason: ReasonResolved, Notify: true,
+		guard: func(t Task, e Event) bool { return e.Action == ResolveRepeat && t.Cancel != nil },
+		do: func(t *Task, e *Event) {
+			t.confirm(false)
+			t.end(e.AtMs)
+		},
 	},
 	{
 		On: on(EventResolve), From: from(StateRunning), When: "it is to be done again", To: StateQueued, Kind: Changes, Reason: ReasonResolved,
@@ -112,7 +144,9 @@ var manualRules = []Rule{
 		guard: func(_ Task, e Event) bool { return e.Error != nil },
 		do: func(t *Task, e *Event) {
 			m := *t.Manual
-			m.CompensationFailed = e.Error.Error()
+			if m.CompensationFailed = e.Error.Error(); blank(m.CompensationFailed) {
+				m.CompensationFailed = "failed without saying why"
+			}
 			t.Manual = &m
 		},
 	},

@@ -28,6 +28,12 @@ var matrixStates = []struct{ name, life string }{
 	{"running, suspected lost", "; start at=1; progress at=2 progress=30 stage=build; suspect at=3"},
 	{"running with an open question", "; start at=1; progress at=2 progress=30 stage=build; input-required at=3 question=q prompt=why?"},
 	{"running with an answered question", "; start at=1; progress at=2 progress=30 stage=build; input-required at=3 question=q prompt=why?; answer at=4 question=q answer=1"},
+	{"running, a person looks for it", "effects=unsafe unknown=manual; start at=1; progress at=2 progress=30 stage=build; requeue at=3"},
+	{"running, being undone", "effects=unsafe unknown=manual; start at=1; progress at=2 progress=30 stage=build; requeue at=3 compensation=undo_1"},
+	{"running, could not be undone", "effects=unsafe unknown=manual; start at=1; progress at=2 progress=30 stage=build; requeue at=3 compensation=undo_1; compensated at=4 error=stuck"},
+	{"running, being undone and to be cancelled", "effects=unsafe unknown=manual; start at=1; progress at=2 progress=30 stage=build; requeue at=3 compensation=undo_1; cancel-requested at=4"},
+	{"running, shared by two", "; start at=1; progress at=2 progress=30 stage=build; attach at=3 waiter=b"},
+	{"running, shared by two, one lost patience", "; start at=1; progress at=2 progress=30 stage=build; attach at=3 waiter=b; detach at=4 waiterId=submitter reason=wait-timeout"},
 	{"succeeded", "; start at=1; succeed at=2 ref=r hash=h"},
 	{"failed", "; start at=1; fail at=2 error=boom"},
 	{"expired", "; start at=1; expire at=1000"},
@@ -52,6 +58,10 @@ var matrixEvents = []string{
 	"answer question=q answer=1", "answer question=q answer=2", "answer question=other answer=1", "answer question=q",
 	"suspect", "lease-renewed", "requeue", "requeue stopped", "requeue attempt={other}",
 	"retry ttl=100", "retry", "nonsense",
+	"attach waiter=b", "attach waiter=c", "attach", "detach waiterId=b reason=wait-timeout", "detach waiterId=submitter", "detach waiterId=nobody", "detach",
+	"cancel-requested waiterId=b", "cancel-requested waiterId=submitter",
+	"resolve action=succeeded ref=r hash=h", "resolve action=succeeded", "resolve action=failed", "resolve action=repeat", "resolve action=guess", "resolve action=failed attempt={other}",
+	"compensated", "compensated compensation=undo_1", "compensated compensation=undo_2", "compensated error=stuck", "requeue compensation=undo_1",
 }
 
 // TestMatrix lets every event meet every variant of every state, before the

@@ -70,16 +70,19 @@ func Next(t Task, nowMs int64) Plan {
 	p.Lease = t.Policy.LeaseMs > 0 && t.SuspectedAtMs == 0 && t.Manual == nil
 	p.LeaseMs = t.Policy.LeaseMs
 	p.AskOutside = t.SuspectedAtMs != 0
-	p.Compensate = compensating(t, Event{})
-	if stalls := t.LastProgressAtMs + t.Policy.StallMs; t.Policy.ShowsStall && t.Policy.StallMs > 0 && nowMs < stalls {
+	p.Compensate = t.undoing()
+	if stalls := t.LastProgressAtMs + t.Policy.StallMs; t.Policy.ShowsStall && t.Policy.StallMs > 0 && t.Manual == nil && nowMs < stalls {
 		p.earlier(stalls, WakeStall)
 	}
 	if t.Cancel != nil {
 		p.CancelOutside = true
 		graceEnds := t.Cancel.AtMs + t.Policy.cancelGrace()
-		if nowMs >= graceEnds {
+		switch {
+		case p.Compensate:
+			// Undoing ends by itself, and tells more than the outside could.
+		case nowMs >= graceEnds:
 			p.AskOutside = true
-		} else {
+		default:
 			p.earlier(graceEnds, WakeCancelGrace)
 		}
 	}
@@ -130,9 +133,9 @@ func (t Task) SubmissionKey() string {
 func Asked(t Task, known, lost bool, nowMs int64) (Event, bool) {
 	graceOver := t.Cancel != nil && nowMs >= t.Cancel.AtMs+t.Policy.cancelGrace()
 	switch {
-	case t.State != StateRunning:
+	case t.State != StateRunning, t.undoing():
 		return Event{}, false
-	case t.Manual != nil && known && t.sought():
+	case t.Manual != nil && known:
 		return Event{Type: EventLeaseRenewed, AtMs: nowMs, Attempt: t.Attempts, Source: "probe"}, true
 	case t.Manual != nil && !graceOver:
 		// What is unknown stays unknown.

@@ -68,8 +68,19 @@ var reasonNotes = []reasonNote{
 	{domain.ReasonNotRetryable, "The task has succeeded.", giveUp},
 	{domain.ReasonNotEnded, "The task has not ended, or somebody else has just retried it.", "look at the task first"},
 	{domain.ReasonLateResult, "The result came after the deadline and is kept beside the task, whose state stays.", itIsDone},
-	{domain.ReasonAttached, "Somebody else is told of the end too.", itIsDone},
+	{domain.ReasonManual, "It is not known whether the work was done, and doing it twice does harm. The task stays open for a person, or until it is undone.", notASender},
+	{domain.ReasonAlreadyManual, "A person looks for the work already, or it is being undone.", notASender},
+	{domain.ReasonNotManual, "Nobody asked a person about this task, or nothing is being undone.", "look at the task first"},
+	{domain.ReasonResolved, "A person said what became of the work. Unless it is to be done again, it is an end.", itIsDone},
+	{domain.ReasonCompensated, "What the attempt may have done was undone. Another one follows if there is one left; else it is an end.", notASender},
+	{domain.ReasonNotCompensated, "It could not be undone; a person has to find out.", notASender},
+	{domain.ReasonBeingUndone, "What the attempt may have done is being undone, so its word comes too late.", "give up: whoever asked for the work no longer counts on it"},
+	{domain.ReasonAttached, "One more waits for the end, or is told of it.", itIsDone},
 	{domain.ReasonDuplicateTarget, "That target was attached before.", itWasDone},
+	{domain.ReasonDuplicateWaiter, "That waiter waits already.", itWasDone},
+	{domain.ReasonDetached, "One waits no longer. The work goes on for the others, or for nobody.", itIsDone},
+	{domain.ReasonDuplicateDetach, "That waiter had left before.", itWasDone},
+	{domain.ReasonUnknownWaiter, "No waiter of this task has that id.", giveUp},
 	{domain.ReasonDelivered, "The result was handed over, under this key for the first time.", itIsDone},
 	{domain.ReasonDuplicateDelivery, "The result was handed over under this key before; the receipt is the first one.", itWasDone},
 	{domain.ReasonKeyReused, "This key delivered the result of another task.", "use another key"},
@@ -109,7 +120,7 @@ func kindsOf(reason domain.Reason) []string {
 	switch reason {
 	case domain.ReasonDuplicateCallback:
 		return []string{"repeats"}
-	case domain.ReasonAttached, domain.ReasonDuplicateTarget:
+	case domain.ReasonDuplicateTarget:
 		return []string{"(attach)"}
 	default:
 		return []string{"(deliver)"}

@@ -54,7 +54,7 @@ func from(states ...State) []State      { return states }
 
 // The rules, most general first: time, ends, the deadline, the attempt fence,
 // then each event. Documents, tests and Apply all read this one list.
-var rules = concat(timeRules, endRules, deadlineRules, fenceRules, workRules, resultRules, questionRules, waiterRules, cancelRules, manualRules, leaseRules)
+var rules = concat(timeRules, endRules, deadlineRules, fenceRules, undoRules, workRules, resultRules, questionRules, waiterRules, cancelRules, manualRules, leaseRules)
 
 // Rules gives a copy of the list.
 func Rules() []Rule { return append([]Rule(nil), rules...) }
@@ -376,6 +376,10 @@ var leaseRules = []Rule{
 		},
 	},
 	{On: on(EventLeaseRenewed), From: from(StateRunning), Kind: Refuses, Reason: ReasonNotSuspected},
+	{
+		On: on(EventRequeue), From: from(StateRunning), When: "what it may have done is being undone", Kind: Repeats, Reason: ReasonAlreadyManual,
+		guard: func(t Task, _ Event) bool { return t.undoing() },
+	},
 	{
 		On: on(EventRequeue), From: from(StateRunning), When: "a cancel was asked for", To: StateCancelled, Kind: Changes, Reason: ReasonCancelled, Notify: true,
 		guard: func(t Task, _ Event) bool { return t.Cancel != nil },

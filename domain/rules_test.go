@@ -164,7 +164,7 @@ func TestRules(t *testing.T) {
 		}
 		return decided
 	}
-	for _, c := range ruleCases {
+	for _, c := range slices.Concat(ruleCases, peopleCases) {
 		before, e := task(t, c.life), event(t, c.event)
 		decided := cover(before, e, c.name)
 		tr, err := domain.Apply(before, e)

@@ -26,6 +26,7 @@ import (
 //	time MS                              what time alone brings
 //	asked known|lost|silent MS           the outside was asked directly
 //	task, history, phase MS, plan MS     what the task looks like
+//	waiters, end                         who waits for it and is told, how it ended
 //	resume CURSOR, deliver KEY MS, told  what others get
 //	restart                              everything through JSON, as a continue-as-new does
 func TestScenarios(t *testing.T) {
@@ -233,7 +234,11 @@ func (s *scenario) look(verb string, args []string) (string, error) {
 	case "phase":
 		v := domain.Describe(s.Task, ms(args[0]))
 		text := string(v.Phase)
-		for _, part := range []struct{ name, value string }{{"waits for ", v.WaitsFor}, {"next step: ", v.NextStep}} {
+		var waiting []string
+		for _, w := range v.Waiting {
+			waiting = append(waiting, w.ID)
+		}
+		for _, part := range []struct{ name, value string }{{"waits for ", v.WaitsFor}, {"next step: ", v.NextStep}, {"waited for by ", strings.Join(waiting, ", ")}} {
 			if part.value != "" {
 				text += "; " + part.name + part.value
 			}
@@ -242,6 +247,14 @@ func (s *scenario) look(verb string, args []string) (string, error) {
 			text += "; stalled"
 		}
 		return text, nil
+	case "end":
+		end, ok := domain.EndOf(s.Task)
+		if !ok {
+			return "no end", nil
+		}
+		return strings.TrimSuffix(fmt.Sprintf("%s: %s; by %s", end.Kind, end.Text, end.By), "; by "), nil
+	case "waiters":
+		return "waiting: " + waiters(s.Task.Waiting()) + "\ntold: " + waiters(s.Task.Told()), nil
 	case "plan":
 		return planned(domain.Next(s.Task, ms(args[0]))), nil
 	case "resume":
@@ -299,10 +312,32 @@ func describe(t domain.Task) string {
 	for _, q := range t.Questions {
 		add("question %s: %s %s", q.QuestionID, q.Prompt, q.Answer)
 	}
+	if m := t.Manual; m != nil {
+		add("a person looks for it since %d: %s", m.SinceMs, m.Why)
+		if m.Compensation != "" {
+			add("undone by %s %s", m.Compensation, m.CompensationFailed)
+		}
+	}
+	if t.DecidedFor != 0 {
+		add("attempt %d was decided on", t.DecidedFor)
+	}
 	if t.Late != nil {
 		add("late result %s at %d", t.Late.ResultRef, t.Late.AtMs)
 	}
 	return strings.Join(lines, "\n")
+}
+
+// waiters names waiters, with the run that each stands for.
+func waiters(list []domain.Waiter) string {
+	var names []string
+	for _, w := range list {
+		name := w.ID
+		if w.RunID != "" {
+			name += " (" + strings.TrimSpace(w.RunID+" "+w.ToolCallID) + ")"
+		}
+		names = append(names, name)
+	}
+	return or(strings.Join(names, ", "), "nobody")
 }
 
 func planned(p domain.Plan) string {
@@ -316,6 +351,7 @@ func planned(p domain.Plan) string {
 		{p.Lease, fmt.Sprintf("keep a lease of %d", p.LeaseMs)},
 		{p.AskOutside, "ask the outside"},
 		{p.CancelOutside, "tell the outside to stop"},
+		{p.Compensate, "undo what was done"},
 		{p.Close, "close"},
 		{p.WakeFor != domain.WakeNone, fmt.Sprintf("wake at %d for the %s", p.WakeAtMs, p.WakeFor)},
 	} {

@@ -163,6 +163,7 @@ const (
 	ReasonResolved          Reason = "resolved"
 	ReasonCompensated       Reason = "compensated"
 	ReasonNotCompensated    Reason = "not-compensated"
+	ReasonBeingUndone       Reason = "being-undone"
 )
 
 // The reasons of attaching and detaching.

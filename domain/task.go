@@ -265,11 +265,14 @@ func newest(h []Entry) []Entry {
 // size is about how many bytes an event has as JSON.
 func (e Event) size() int {
 	n := 256
-	for _, s := range []string{e.Worker, e.Cursor, e.Stage, e.ResultRef, e.ResultHash, e.ContentType, e.QuestionID, e.Prompt, e.By, e.Reason, e.Source} {
+	for _, s := range []string{e.Worker, e.Cursor, e.Stage, e.ResultRef, e.ResultHash, e.ContentType, e.QuestionID, e.Prompt, e.By, e.Reason, e.Source, e.Action, e.WaiterID, e.Compensation} {
 		n += sizeAsJSON(s)
 	}
 	if e.Error != nil {
 		n += sizeAsJSON(e.Error.Message) + sizeAsJSON(string(e.Error.Details))
+	}
+	if w := e.Waiter; w != nil {
+		n += sizeAsJSON(w.ID) + sizeAsJSON(w.RunID) + sizeAsJSON(w.ToolCallID) + sizeAsJSON(w.LeftFor)
 	}
 	return n + sizeAsJSON(string(e.Schema)) + sizeAsJSON(string(e.Answer))
 }

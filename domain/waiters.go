@@ -67,6 +67,10 @@ func (t *Task) setWaiter(w Waiter) {
 		t.Waiters[i] = w
 		return
 	}
+	if w.ID == WaiterSubmitter {
+		t.Waiters = slices.Insert(t.Waiters, 0, w)
+		return
+	}
 	t.Waiters = append(t.Waiters, w)
 }
 
@@ -108,12 +112,13 @@ var waiterRules = []Rule{
 		do: func(t *Task, e *Event) { t.join(*e) },
 	},
 	{
-		On: on(EventDetach), From: live, When: "the waiter is not named", Kind: Rejects,
+		On: on(EventDetach), From: live, When: "the waiter is not named, or the reason is too long", Kind: Rejects,
 		check: func(_ Task, e Event) error {
 			if blank(e.WaiterID) {
 				return Invalid("waiterId", "must not be blank")
 			}
-			return nil
+			// It is kept with each waiter, and they must have room in the record.
+			return checkText("reason", e.Reason, MaxWorker)
 		},
 	},
 	{

@@ -99,6 +99,7 @@ func (o *Oracle) Clone() *Oracle {
 	c.Notified = append([]string(nil), o.Notified...)
 	c.Asked = append([]string(nil), o.Asked...)
 	c.order = append([]string(nil), o.order...)
+	c.Guests = append([]Guest(nil), o.Guests...)
 	c.Answers = map[string]string{}
 	for k, v := range o.Answers {
 		c.Answers[k] = v
@@ -149,6 +150,7 @@ func (o *Oracle) Differences(t domain.Task) []string {
 		late = t.Late.ResultHash
 	}
 	check("late result", o.LateHash, late)
+	o.comparePeople(t, check)
 	if !t.State.Terminal() {
 		check("stage", o.Stage, t.Stage)
 		o.compareQuestions(t, check)

@@ -56,7 +56,11 @@ func (g *Gen) Create() domain.Create {
 	c.Policy.Strict = g.one(3)
 	c.Policy.LatePolicy = pick(g, domain.LatePolicy(""), domain.LateReject, domain.LateRecord, domain.LateRecord)
 	c.Policy.GraceMs = int64(pick(g, 0, 10, 30))
-	c.Policy.Effects = pick(g, domain.Effects(""), domain.EffectsIdempotent, domain.EffectsUnsafe, domain.EffectsNone)
+	c.Policy.Effects = pick(g, domain.Effects(""), domain.EffectsIdempotent, domain.EffectsUnsafe, domain.EffectsUnsafe, domain.EffectsNone)
+	c.Policy.OnUnknown = pick(g, domain.OnUnknown(""), domain.UnknownFail, domain.UnknownManual, domain.UnknownManual, domain.UnknownManual)
+	c.Policy.ExpectsCallback, c.Policy.ShowsStall = g.one(2), g.one(2)
+	c.Policy.StallMs = int64(pick(g, 0, 4))
+	c.RunID, c.ToolCallID = pick(g, "", "run-1"), pick(g, "", "call 1")
 	c.Policy.External = g.one(2)
 	c.Policy.Backoff = domain.Backoff{InitialMs: int64(pick(g, 0, 1, 5)), Factor: pick(g, 0, 1, 3.5), MaxMs: int64(pick(g, 0, 20))}
 	c.Policy.CancelGraceMs = int64(pick(g, 0, 7))
@@ -71,14 +75,29 @@ var weighted = []domain.EventType{
 	domain.EventProgress, domain.EventProgress, domain.EventProgress, domain.EventProgress, domain.EventProgress,
 	domain.EventHeartbeat, domain.EventHeartbeat, domain.EventFail, domain.EventFail, domain.EventSucceed,
 	domain.EventInputRequired, domain.EventInputRequired, domain.EventInputRequired, domain.EventInputRequired,
-	domain.EventAnswer, domain.EventAnswer, domain.EventAnswer, domain.EventAnswer, domain.EventCancelled,
+	domain.EventAnswer, domain.EventAnswer, domain.EventAnswer, domain.EventAnswer, domain.EventAnswer, domain.EventAnswer, domain.EventCancelled,
 	domain.EventCancelRequested, domain.EventCancelTimeout, domain.EventSuspect, domain.EventSuspect, domain.EventLeaseRenewed,
-	domain.EventRequeue, domain.EventRetry, domain.EventRetry, domain.EventRetry, domain.EventExpire, "nonsense",
+	domain.EventRequeue, domain.EventRequeue, domain.EventRetry, domain.EventRetry, domain.EventRetry, domain.EventExpire, "nonsense",
+	domain.EventAttach, domain.EventAttach, domain.EventDetach, domain.EventResolve, domain.EventCompensated,
+	domain.EventCancelRequested, domain.EventCancelRequested, domain.EventCancelTimeout,
+}
+
+// whileManual is drawn from, two times of three, while a person looks for the work.
+var whileManual = []domain.EventType{
+	domain.EventResolve, domain.EventResolve, domain.EventCompensated, domain.EventCompensated, domain.EventCompensated, domain.EventCompensated,
+	domain.EventHeartbeat, domain.EventLeaseRenewed, domain.EventSuspect, domain.EventRequeue, domain.EventSucceed, domain.EventFail,
+	domain.EventCancelRequested, domain.EventCancelTimeout, domain.EventRequeue,
 }
 
 // Event draws an event for a task as it stands.
 func (g *Gen) Event(t domain.Task) domain.Event {
 	e := domain.Event{Type: pick(g, weighted...), AtMs: g.time(t), Attempt: g.attempt(t), Jitter: float64(g.draw(8)) / 8}
+	if t.Manual != nil && !g.one(3) {
+		e.Type = pick(g, whileManual...)
+		if t.Cancel != nil && g.one(2) {
+			e.Type = pick(g, domain.EventResolve, domain.EventCompensated)
+		}
+	}
 	if e.Type == domain.EventExpire && !g.one(4) {
 		e.Type = domain.EventProgress
 	}
@@ -132,10 +151,12 @@ func (g *Gen) fill(e *domain.Event, t domain.Task) {
 		e.ResultRef = pick(g, "r1", "r1", "r2", "r2", "\t", "")
 	}
 	if e.Type == domain.EventFail || e.Type == domain.EventRequeue || stray {
-		e.Error = pick(g, nil, &domain.TaskError{Message: "boom"}, &domain.TaskError{Code: "IO", Message: "disk", Retryable: true})
+		e.Error = pick(g, nil, &domain.TaskError{Message: "boom"}, &domain.TaskError{Code: "IO", Message: "disk", Retryable: true}, &domain.TaskError{Code: domain.CodeTimeout, Message: "slow"})
 		e.Retryable = pick(g, nil, yes(true), yes(true), yes(false))
 		e.Stopped = g.one(2)
+		e.RetryAfterMs = int64(pick(g, 0, 0, 3, 11, domain.MaxRetryAfterMs+1))
 	}
+	g.people(e, t, stray)
 	if e.Type == domain.EventInputRequired || e.Type == domain.EventAnswer || stray {
 		e.QuestionID = pick(g, "q1", "q1", "q1", "q2", "q2", "q2", fmt.Sprintf("q%d", g.draw(40)), " ")
 		e.Prompt = pick(g, "why?", "why?", "why?", "")
@@ -149,6 +170,40 @@ func (g *Gen) fill(e *domain.Event, t domain.Task) {
 	}
 	if g.one(6) {
 		e.Stage = pick(g, "fetch", "build")
+	}
+}
+
+// people adds who waits, and what a person or an undoing says.
+func (g *Gen) people(e *domain.Event, t domain.Task, stray bool) {
+	if e.Type == domain.EventAttach || stray {
+		e.Waiter = pick(g, nil,
+			&domain.Waiter{ID: "b", RunID: "run-2", ToolCallID: "call 2"}, &domain.Waiter{ID: "b"}, &domain.Waiter{ID: "c", RunID: "run-3"},
+			&domain.Waiter{ID: "d", LeftAtMs: 3, LeftFor: "x"}, &domain.Waiter{ID: domain.WaiterSubmitter, RunID: "run-1"}, &domain.Waiter{ID: "d", RunID: "no id"},
+			&domain.Waiter{ID: "no id"})
+	}
+	if e.Type == domain.EventDetach || e.Type == domain.EventCancelRequested || stray {
+		e.WaiterID = pick(g, "", "", domain.WaiterSubmitter, domain.WaiterSubmitter, "b", "c", "nobody")
+		e.Reason = pick(g, "", domain.DetachWaitTimeout, domain.DetachWaitTimeout, "dear")
+	}
+	if e.Type == domain.EventRequeue || stray {
+		e.Compensation = pick(g, "", "undo-1", "undo-2")
+	}
+	if e.Type == domain.EventResolve {
+		e.Action = pick(g, domain.ResolveSucceeded, domain.ResolveFailed, domain.ResolveRepeat, domain.ResolveRepeat, "guess")
+		e.ResultRef, e.ResultHash = pick(g, "r1", "r1", ""), pick(g, "h1", "h1", "")
+		e.Error = pick(g, nil, &domain.TaskError{Code: "REFUSED", Message: "no"})
+		e.By = pick(g, "", "ann")
+	}
+	if e.Type == domain.EventCompensated {
+		e.Compensation = pick(g, "", "undo-1", "undo-2")
+		e.Error = pick(g, nil, nil, nil, &domain.TaskError{}, &domain.TaskError{Message: "stuck"}, &domain.TaskError{Message: "refused"})
+		e.RetryAfterMs = int64(pick(g, 0, 9))
+		if m := t.Manual; m != nil && !g.one(5) {
+			e.Compensation = m.Compensation
+		}
+	}
+	if g.one(5) {
+		e.Source = pick(g, "probe", "timer", "ci")
 	}
 }
 

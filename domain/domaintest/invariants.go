@@ -32,12 +32,19 @@ func guard(t domain.Task, deep bool) guarded {
 		q[:cap(q)][len(q)].Prompt = mark
 		t.Questions = q
 	}
+	if len(t.Waiters) > 0 {
+		w := make([]domain.Waiter, len(t.Waiters), len(t.Waiters)+2)
+		copy(w, t.Waiters)
+		w[:cap(w)][len(w)].LeftFor = mark
+		t.Waiters = w
+	}
 	if deep {
 		return guarded{task: t, before: deepCopy(reflect.ValueOf(t)).Interface().(domain.Task)}
 	}
 	before := t
 	before.History = append([]domain.Entry{}, t.History...)
 	before.Questions = append([]domain.Question(nil), t.Questions...)
+	before.Waiters = append([]domain.Waiter(nil), t.Waiters...)
 	return guarded{task: t, before: before}
 }
 
@@ -102,6 +109,9 @@ func (g guarded) broken(e domain.Event, tr domain.Transition, err error) []strin
 	if q := t.Questions; len(q) > 0 && q[:cap(q)][len(q)].Prompt != mark {
 		say("the argument's questions were appended to in place")
 	}
+	if w := t.Waiters; len(w) > 0 && w[:cap(w)][len(w)].LeftFor != mark {
+		say("the argument's waiters were appended to in place")
+	}
 	if err != nil {
 		if !errors.Is(err, domain.ErrInvalid) {
 			say("an error that is no InvalidError: %v", err)
@@ -126,7 +136,33 @@ func (g guarded) broken(e domain.Event, tr domain.Transition, err error) []strin
 	if t.State.Terminal() && tr.Changed && tr.Reason != domain.ReasonRetried && tr.Reason != domain.ReasonLateResult {
 		say("a terminal task changed by %s", tr.Reason)
 	}
+	out = append(out, stuck(n, max(e.AtMs, 0))...)
 	return append(out, notificationBroken(e, tr)...)
+}
+
+// stuck lists what would leave a task in a corner from which nobody moves it.
+func stuck(n domain.Task, nowMs int64) []string {
+	var out []string
+	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	p := domain.Next(n, nowMs)
+	_, ended := domain.EndOf(n)
+	switch open := !n.State.Terminal(); {
+	case open && (p.WakeAtMs == 0 || p.Close):
+		say("an open task that wakes for nothing: %+v", p)
+	case !open && !ended:
+		say("a %s task without an end", n.State)
+	case n.Manual != nil && (n.State != domain.StateRunning || n.SuspectedAtMs != 0 || n.Error == nil || n.Error.Code != domain.CodeOutcomeUnknown):
+		say("a person looks for a task that is %s, suspected at %d, with error %v", n.State, n.SuspectedAtMs, n.Error)
+	case n.Manual != nil && (p.Probe || p.Lease || p.Submit):
+		say("a person looks for it, and so does %+v", p)
+	case n.State == domain.StateQueued && n.Cancel != nil:
+		say("a queued task is to be cancelled, and does not end")
+	case n.State == domain.StateQueued && n.Attempts >= n.MaxAttempts:
+		say("a queued task has no attempt left: %d of %d", n.Attempts, n.MaxAttempts)
+	case n.DecidedFor > n.Attempts+1:
+		say("attempt %d was decided on, and %d were begun", n.DecidedFor, n.Attempts)
+	}
+	return out
 }
 
 // stillness is a task without what a heartbeat may touch.

@@ -59,11 +59,25 @@ type Oracle struct {
 	RecordLate  bool
 	GraceMs     int64
 	Unsafe      bool
-	WaitMs      func(attempt int, lot float64) int64
-	Repeats     int64
-	Conflicts   int64
-	seen        map[string]memory
-	order       []string
+	// ToPerson says that unsafe work of unknown outcome goes to a person, Manual
+	// that it has; Undo is the task that undoes it, UndoFailed that it could not.
+	ToPerson   bool
+	Manual     bool
+	Undo       string
+	UndoFailed string
+	// Decided is the attempt that a person decided on, whatever the effects.
+	Decided int
+	Guests  []Guest
+	EndKind string
+	EndedBy string
+	// ExpectsCallback says that an end found by looking is a callback lost.
+	ExpectsCallback bool
+
+	WaitMs    func(attempt int, lot float64) int64
+	Repeats   int64
+	Conflicts int64
+	seen      map[string]memory
+	order     []string
 }
 
 // NewOracle gives the oracle of a new task, or false when the contract calls
@@ -85,6 +99,9 @@ func NewOracle(c domain.Create) (*Oracle, bool) {
 		o.GraceMs = 3_600_000
 	}
 	o.Unsafe = c.Policy.Effects == "unsafe"
+	o.ToPerson = c.Policy.OnUnknown == "manual"
+	o.ExpectsCallback = c.Policy.ExpectsCallback
+	o.Guests = []Guest{{ID: "submitter", Run: c.RunID, Call: c.ToolCallID, Came: c.NowMs}}
 	o.WaitMs = c.Policy.Backoff.Wait
 	return o, true
 }
@@ -133,11 +150,13 @@ func (o *Oracle) decide(e domain.Event) (Verdict, bool) {
 	}
 	// Rule 3.
 	if e.Type == "expire" || e.AtMs >= o.ExpiresAtMs {
-		o.State = "expired"
-		o.Suspected = false
 		o.RetryAtMs = 0
 		o.write("expire", o.ExpiresAtMs)
-		o.tell()
+		kind := "timed-out"
+		if o.Manual {
+			kind = "outcome-unknown"
+		}
+		o.end("expired", domain.Event{By: "timer"}, kind)
 		if e.Type == "succeed" && o.keepsLate(e) {
 			o.LateHash = e.ResultHash
 			o.write("succeed", e.AtMs)
@@ -147,6 +166,9 @@ func (o *Oracle) decide(e domain.Event) (Verdict, bool) {
 	}
 	if o.stale(e) {
 		return refuse("stale-attempt")
+	}
+	if o.undoing() && e.Type != "start" && e.Type != "heartbeat" && (outside(e.Type) || e.Type == "cancel-timeout") {
+		return refuse("being-undone")
 	}
 	if e.Type == "start" {
 		return o.start(e)
@@ -163,7 +185,7 @@ func (o *Oracle) decide(e domain.Event) (Verdict, bool) {
 // stale is the attempt fence. What was never started is known to the outside
 // as attempt 1.
 func (o *Oracle) stale(e domain.Event) bool {
-	if e.Type == "retry" || e.Type == "nonsense" {
+	if e.Type == "retry" || e.Type == "nonsense" || e.Type == "attach" || e.Type == "detach" {
 		return false
 	}
 	if e.Attempt == 0 {
@@ -201,6 +223,9 @@ func (o *Oracle) afterTheEnd(e domain.Event) (Verdict, bool) {
 		o.Suspected = false
 		o.RetryAtMs = 0
 		o.LateHash = ""
+		o.EndKind, o.EndedBy = "", ""
+		o.Decided = o.Attempts + 1
+		o.forgetUnknown()
 		o.forgetQuestions()
 		o.write("retry", e.AtMs)
 		return changed("retried")
@@ -298,13 +323,12 @@ func (o *Oracle) work(e domain.Event) (Verdict, bool) {
 		return o.progress(e, whole, begins)
 	}
 	if e.Type == "succeed" {
-		o.State = "succeeded"
+		o.heard()
 		o.Progress = 100
 		o.ResultRef = e.ResultRef
 		o.ResultHash = e.ResultHash
-		o.Suspected = false
 		o.write("succeed", e.AtMs)
-		o.tell()
+		o.end("succeeded", e, "succeeded")
 		return told("succeeded")
 	}
 	return o.fail(e)
@@ -316,7 +340,7 @@ func (o *Oracle) progress(e domain.Event, whole int, begins bool) (Verdict, bool
 	}
 	if whole == o.Progress && e.Stage != "" && e.Stage != o.Stage {
 		o.Stage = e.Stage
-		o.Suspected = false
+		o.heard()
 		o.write("progress", e.AtMs)
 		return changed("stage")
 	}
@@ -330,7 +354,7 @@ func (o *Oracle) progress(e domain.Event, whole int, begins bool) (Verdict, bool
 	if e.Stage != "" {
 		o.Stage = e.Stage
 	}
-	o.Suspected = false
+	o.heard()
 	o.write("progress", e.AtMs)
 	return changed("progress")
 }
@@ -340,28 +364,23 @@ func (o *Oracle) fail(e domain.Event) (Verdict, bool) {
 	if e.Retryable == nil && e.Error != nil {
 		again = e.Error.Retryable
 	}
+	o.heard()
 	o.ErrorCode, o.ErrorText = "", "failed without saying why"
 	if e.Error != nil {
 		o.ErrorCode, o.ErrorText = e.Error.Code, e.Error.Message
 	}
-	o.Suspected = false
 	o.Submission++
 	o.write("fail", e.AtMs)
 	if again && o.CancelAsked {
-		o.State = "cancelled"
 		o.Confirmed = "yes"
-		o.tell()
+		o.end("cancelled", e, "cancelled")
 		return told("cancelled")
 	}
 	if again && o.Attempts < o.MaxAttempts {
-		o.State = "queued"
-		o.Progress = 0
-		o.RetryAtMs = e.AtMs + o.WaitMs(o.Attempts, e.Jitter)
-		o.forgetQuestions()
+		o.again(e)
 		return changed("requeued")
 	}
-	o.State = "failed"
-	o.tell()
+	o.end("failed", e, endOfCode(o.ErrorCode))
 	return told("failed")
 }
 
@@ -375,7 +394,7 @@ func (o *Oracle) ask(e domain.Event) (Verdict, bool) {
 		return invalid()
 	}
 	o.Asked = append(o.Asked, e.QuestionID)
-	o.Suspected = false
+	o.heard()
 	o.write("input-required", e.AtMs)
 	return changed("input-required")
 }
@@ -394,42 +413,44 @@ func (o *Oracle) sign(e domain.Event) (Verdict, bool) {
 	if e.Type == "heartbeat" {
 		if e.Stage != "" && e.Stage != o.Stage {
 			o.Stage = e.Stage
-			o.Suspected = false
+			if !o.undoing() {
+				o.heard()
+			}
 			o.write("heartbeat", e.AtMs)
 			return changed("stage")
 		}
-		if o.Suspected {
-			o.Suspected = false
+		if o.Suspected || o.Manual && !o.undoing() {
+			o.heard()
 			o.write("heartbeat", e.AtMs)
 			return changed("lease-renewed")
 		}
 		return Verdict{Reason: "heartbeat"}, true
 	}
 	// The work outside has stopped for good, so its key is used up.
+	o.heard()
 	o.Submission++
-	o.State = "cancelled"
 	o.Confirmed = "yes"
-	o.Suspected = false
 	o.write("cancelled", e.AtMs)
-	o.tell()
+	o.end("cancelled", e, "cancelled")
 	return told("cancelled")
 }
 
 // within is what Wakepoint says to itself.
 func (o *Oracle) within(e domain.Event) (Verdict, bool) {
 	if e.Type == "cancel-requested" {
-		if o.CancelAsked {
-			return repeat("duplicate-cancel")
-		}
-		o.CancelAsked = true
-		o.write("cancel-requested", e.AtMs)
-		if o.State == "running" {
-			return changed("cancel-requested")
-		}
-		o.State = "cancelled"
-		o.RetryAtMs = 0
-		o.tell()
-		return told("cancelled")
+		return o.cancel(e)
+	}
+	if e.Type == "attach" {
+		return o.attach(e)
+	}
+	if e.Type == "detach" {
+		return o.detach(e)
+	}
+	if e.Type == "resolve" {
+		return o.resolve(e)
+	}
+	if e.Type == "compensated" {
+		return o.compensated(e)
 	}
 	if e.Type == "retry" {
 		return refuse("not-ended")
@@ -438,11 +459,9 @@ func (o *Oracle) within(e domain.Event) (Verdict, bool) {
 		if o.State != "running" || !o.CancelAsked {
 			return refuse("not-cancelling")
 		}
-		o.State = "cancelled"
 		o.Confirmed = "no"
-		o.Suspected = false
 		o.write("cancel-timeout", e.AtMs)
-		o.tell()
+		o.end("cancelled", e, "cancelled")
 		return told("cancel-unconfirmed")
 	}
 	if e.Type == "answer" {
@@ -500,15 +519,18 @@ func (o *Oracle) lease(e domain.Event) (Verdict, bool) {
 		if o.Suspected {
 			return repeat("already-suspected")
 		}
+		if o.Manual {
+			return repeat("already-manual")
+		}
 		o.Suspected = true
 		o.write("suspect", e.AtMs)
 		return changed("suspected-lost")
 	}
 	if e.Type == "lease-renewed" {
-		if !o.Suspected {
+		if !o.Suspected && (!o.Manual || o.undoing()) {
 			return refuse("not-suspected")
 		}
-		o.Suspected = false
+		o.heard()
 		o.write("lease-renewed", e.AtMs)
 		return changed("lease-renewed")
 	}
@@ -517,6 +539,9 @@ func (o *Oracle) lease(e domain.Event) (Verdict, bool) {
 
 // lost is a requeue: the worker is gone.
 func (o *Oracle) lost(e domain.Event) (Verdict, bool) {
+	if o.Manual && (o.undoing() || !o.CancelAsked) {
+		return repeat("already-manual")
+	}
 	o.Suspected = false
 	o.ErrorCode, o.ErrorText = "WORKER_LOST", "the worker fell silent and the work could not be found"
 	if e.Error != nil {
@@ -524,28 +549,25 @@ func (o *Oracle) lost(e domain.Event) (Verdict, bool) {
 	}
 	o.write("requeue", e.AtMs)
 	if o.CancelAsked {
-		o.State = "cancelled"
 		o.Confirmed = "no"
 		if e.Stopped {
 			o.Confirmed = "yes"
 		}
-		o.tell()
+		o.end("cancelled", e, "cancelled")
 		return told("cancelled")
 	}
 	if o.Unsafe {
-		o.State = "failed"
 		o.ErrorCode = "OUTCOME_UNKNOWN"
-		o.tell()
+		if o.ToPerson {
+			return o.unknown(e)
+		}
+		o.end("failed", e, "outcome-unknown")
 		return told("worker-lost")
 	}
 	if o.Attempts < o.MaxAttempts {
-		o.State = "queued"
-		o.Progress = 0
-		o.RetryAtMs = e.AtMs + o.WaitMs(o.Attempts, e.Jitter)
-		o.forgetQuestions()
+		o.again(e)
 		return changed("requeued")
 	}
-	o.State = "failed"
-	o.tell()
+	o.end("failed", e, "worker-lost")
 	return told("worker-lost")
 }

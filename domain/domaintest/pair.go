@@ -86,7 +86,7 @@ func (p *Pair) Callback(c domain.Callback, nowMs int64) (domain.Transition, doma
 	guarded := p.guard()
 	tr, out, err := domain.Receive(guarded.task, p.Ledger, c, c.Event.Digest(), nowMs)
 	clamped := c.Event
-	if clamped.AtMs > nowMs {
+	if !p.Task.Policy.TrustTimes && (clamped.AtMs == 0 || clamped.AtMs > nowMs) {
 		clamped.AtMs = nowMs
 	}
 	what := guarded.broken(clamped, tr, err)

@@ -76,7 +76,7 @@ func Event(line string) (domain.Event, error) {
 	var r reader
 	e := domain.Event{Type: domain.EventType(words[0].Key)}
 	for _, w := range words[1:] {
-		if !r.text(&e, w) && !r.value(&e, w) && !r.fault(&e, w) {
+		if !r.text(&e, w) && !r.value(&e, w) && !r.waiter(&e, w) && !r.fault(&e, w) {
 			r.unknown(w)
 		}
 	}
@@ -87,6 +87,7 @@ func (r *reader) text(e *domain.Event, w Word) bool {
 	to, ok := map[string]*string{
 		"worker": &e.Worker, "cursor": &e.Cursor, "stage": &e.Stage, "ref": &e.ResultRef, "hash": &e.ResultHash,
 		"contentType": &e.ContentType, "question": &e.QuestionID, "prompt": &e.Prompt, "by": &e.By, "reason": &e.Reason, "source": &e.Source,
+		"action": &e.Action, "waiterId": &e.WaiterID, "compensation": &e.Compensation,
 	}[w.Key]
 	if ok {
 		*to = w.Value
@@ -107,6 +108,8 @@ func (r *reader) value(e *domain.Event, w Word) bool {
 		e.Bytes = r.number(w)
 	case "ttl":
 		e.TTLMs = r.number(w)
+	case "retryAfter":
+		e.RetryAfterMs = r.number(w)
 	case "occurred":
 		e.OccurredAtMs = r.number(w)
 	case "jitter":
@@ -122,6 +125,26 @@ func (r *reader) value(e *domain.Event, w Word) bool {
 	default:
 		return false
 	}
+	return true
+}
+
+// waiter reads who begins to wait.
+func (r *reader) waiter(e *domain.Event, w Word) bool {
+	waiter := domain.Waiter{}
+	if e.Waiter != nil {
+		waiter = *e.Waiter
+	}
+	switch w.Key {
+	case "waiter":
+		waiter.ID = w.Value
+	case "run":
+		waiter.RunID = w.Value
+	case "call":
+		waiter.ToolCallID = w.Value
+	default:
+		return false
+	}
+	e.Waiter = &waiter
 	return true
 }
 
@@ -179,6 +202,10 @@ func (r *reader) creation(c *domain.Create, w Word) bool {
 		c.TTLMs = r.number(w)
 	case "max":
 		c.MaxAttempts = int(r.number(w))
+	case "run":
+		c.RunID = w.Value
+	case "call":
+		c.ToolCallID = w.Value
 	default:
 		return false
 	}
@@ -197,6 +224,12 @@ func (r *reader) policy(p *domain.Policy, w Word) bool {
 		p.GraceMs = r.number(w)
 	case "effects":
 		p.Effects = domain.Effects(w.Value)
+	case "unknown":
+		p.OnUnknown = domain.OnUnknown(w.Value)
+	case "expectsCallback":
+		p.ExpectsCallback = true
+	case "showsStall":
+		p.ShowsStall = true
 	case "lease":
 		p.LeaseMs = r.number(w)
 	case "stall":
