@@ -43,6 +43,10 @@ type world struct {
 	notified []protocol.NotifyRequest
 	storeErr func(n int) error
 	notify   func(protocol.NotifyRequest) (protocol.NotifyResult, error)
+	run      func(context.Context, protocol.RunRequest) (protocol.ProbeResult, error)
+	undo     func(protocol.CompensateRequest) (protocol.CompensateResult, error)
+	runs     []protocol.RunRequest
+	undos    []protocol.CompensateRequest
 	submits  []protocol.SubmitRequest
 	cancels  []protocol.CancelRequest
 	leases   []protocol.LeaseRequest
@@ -138,6 +142,19 @@ func (w *world) activities() map[string]any {
 				return w.notify(r)
 			}
 			return protocol.NotifyResult{Receipt: protocol.ReceiptSignaled}, nil
+		},
+		protocol.ActivityRun: func(ctx context.Context, r protocol.RunRequest) (protocol.ProbeResult, error) {
+			// Not under the lock: it lasts as long as its job.
+			w.mu.Lock()
+			w.runs = append(w.runs, r)
+			w.mu.Unlock()
+			return w.run(ctx, r)
+		},
+		protocol.ActivityCompensate: func(_ context.Context, r protocol.CompensateRequest) (protocol.CompensateResult, error) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.undos = append(w.undos, r)
+			return w.undo(r)
 		},
 		protocol.ActivitySend: func(_ context.Context, r protocol.SendRequest) (protocol.SendResult, error) {
 			w.mu.Lock()
