@@ -37,7 +37,10 @@ func checkPerson(by, reason string) error {
 // docs/concepts.md. The outcome says what it came to, also when that is nothing:
 // duplicate-cancel, terminal-conflict. When no worker answers, the request is left
 // with the engine, which keeps it; State and Version of the outcome are then empty.
-// Errors: invalid-request, unknown-task, unavailable.
+//
+// With a WaiterID it is the wish of one who waits: while somebody else wants the
+// task too, it only detaches that one (reason detached). Such a request needs a
+// worker. Errors: invalid-request, unknown-task, no-worker, unavailable.
 func (c *Client) Cancel(ctx context.Context, taskID string, req protocol.Cancel) (domain.Outcome, error) {
 	if err := domain.CheckID("taskId", taskID); err != nil {
 		return domain.Outcome{}, invalid(err)
@@ -45,13 +48,22 @@ func (c *Client) Cancel(ctx context.Context, taskID string, req protocol.Cancel)
 	if err := checkPerson(req.By, req.Reason); err != nil {
 		return domain.Outcome{}, err
 	}
+	if req.WaiterID != "" {
+		if err := domain.CheckID("waiterId", req.WaiterID); err != nil {
+			return domain.Outcome{}, invalid(err)
+		}
+	}
 	if req.AtMs == 0 {
 		req.AtMs = c.o.Now()
 	}
 	ended := func(t domain.Task) (domain.Outcome, error) {
-		return outcome(t, domain.Event{Type: domain.EventCancelRequested, AtMs: req.AtMs, By: req.By, Reason: req.Reason})
+		return outcome(t, domain.Event{Type: domain.EventCancelRequested, AtMs: req.AtMs, By: req.By, Reason: req.Reason, WaiterID: req.WaiterID})
 	}
 	leave := func() (domain.Outcome, error) {
+		if req.WaiterID != "" {
+			// The engine's own request is for the whole task.
+			return domain.Outcome{}, c.noWorker(taskID, hintWorker)
+		}
 		err := c.engine.CancelWorkflow(ctx, c.workflowID(taskID), "")
 		if err == nil {
 			return domain.Outcome{Reason: domain.ReasonCancelRequested}, nil
@@ -117,39 +129,6 @@ func checkAnswer(a protocol.Answer) error {
 		return invalidf("answer", "must be valid JSON")
 	}
 	return checkPerson(a.By, "")
-}
-
-// Attached is what became of an attach.
-type Attached struct {
-	Outcome domain.Outcome `json:"outcome"`
-	// Task is set, without history, for a task that had ended: its target will
-	// not be told, the caller is told now.
-	Task *domain.Task `json:"task,omitempty"`
-}
-
-// Attach adds a declared target, which will be told of the end of a task. A task
-// that has ended answers with itself. Errors: invalid-request, unknown-task,
-// no-worker, unavailable.
-func (c *Client) Attach(ctx context.Context, taskID, target string) (Attached, error) {
-	if err := domain.CheckID("taskId", taskID); err != nil {
-		return Attached{}, invalid(err)
-	}
-	if err := c.checkTarget("target", target); err != nil {
-		return Attached{}, err
-	}
-	m := message{name: protocol.UpdateAttach, updateID: once(), arg: protocol.Attach{Target: target}}
-	out, err := c.ask(ctx, taskID, m, func(t domain.Task) (domain.Outcome, error) {
-		return domain.Outcome{Reason: domain.ReasonTerminalConflict, State: t.State, Version: t.Version}, nil
-	}, func() (domain.Outcome, error) { return domain.Outcome{}, c.noWorker(taskID, hintWorker) })
-	if err != nil || !out.State.Terminal() {
-		return Attached{Outcome: out}, err
-	}
-	s, err := c.read(ctx, taskID)
-	if err != nil {
-		return Attached{}, err
-	}
-	t := s.desc.Task.WithoutHistory()
-	return Attached{Outcome: out, Task: &t}, nil
 }
 
 func (c *Client) checkTarget(field, name string) error {

@@ -160,7 +160,7 @@ func TestAnswerAndPersonsAreChecked(t *testing.T) {
 	is(t, err, starter.ErrUnknownTask)
 	_, err = w.Cancel(t.Context(), "nobody", protocol.Cancel{})
 	is(t, err, starter.ErrUnknownTask)
-	_, err = w.Attach(t.Context(), "nobody", "ops")
+	_, err = w.Attach(t.Context(), "nobody", protocol.Attach{Target: "ops"})
 	is(t, err, starter.ErrUnknownTask)
 	for _, bad := range []string{"", "a/b"} {
 		if _, err := w.Cancel(t.Context(), bad, protocol.Cancel{}); starter.CodeOf(err) != starter.CodeInvalid {
@@ -179,7 +179,7 @@ func TestWhatNeedsAWorkerSaysSo(t *testing.T) {
 		if e := as(t, err, starter.ErrNoWorker); !strings.Contains(e.Hint, "wakepoint worker") {
 			t.Errorf("hint is %q", e.Hint)
 		}
-		_, err = w.Attach(t.Context(), id, "dev")
+		_, err = w.Attach(t.Context(), id, protocol.Attach{Target: "dev"})
 		is(t, err, starter.ErrNoWorker)
 	})
 }
@@ -188,11 +188,11 @@ func TestAttach(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	id := w.submit(t, starter.Submission{TaskID: "a"}).TaskID
-	a, err := w.Attach(t.Context(), id, "dev")
+	a, err := w.Attach(t.Context(), id, protocol.Attach{Target: "dev"})
 	if err != nil || a.Outcome.Reason != domain.ReasonAttached || a.Task != nil {
 		t.Errorf("%+v (%v)", a, err)
 	}
-	a, err = w.Attach(t.Context(), id, "dev")
+	a, err = w.Attach(t.Context(), id, protocol.Attach{Target: "dev"})
 	if err != nil || a.Outcome.Reason != domain.ReasonDuplicateTarget || !a.Outcome.Duplicate {
 		t.Errorf("again: %+v (%v)", a, err)
 	}
@@ -200,11 +200,11 @@ func TestAttach(t *testing.T) {
 		t.Errorf("%v (%v)", d.Targets, err)
 	}
 	w.call(t, id, "1", succeed())
-	a, err = w.Attach(t.Context(), id, "dev")
+	a, err = w.Attach(t.Context(), id, protocol.Attach{Target: "dev"})
 	if err != nil || a.Task == nil || a.Task.State != domain.StateSucceeded || a.Task.ResultHash == "" || len(a.Task.History) != 0 {
 		t.Errorf("ended: %+v (%v)", a, err)
 	}
-	_, err = w.Attach(t.Context(), id, "opps")
+	_, err = w.Attach(t.Context(), id, protocol.Attach{Target: "opps"})
 	if e := as(t, err, starter.ErrInvalid); e.Field != "target" || !strings.Contains(e.Message, "did you mean ops?") {
 		t.Errorf("%v", err)
 	}

@@ -53,6 +53,10 @@ type Options struct {
 	DataConverter converter.DataConverter
 	// Now is the clock in milliseconds. Default: the system's.
 	Now func() int64
+	// Namespace is that of Temporal, for the few calls that need its name: with it
+	// and a client.Client the hosts of jobs are found by the workers that poll.
+	// Default: none, hosts are known from what tasks say.
+	Namespace string
 	// MaxUpdatesInFlight is how many updates one task gets at a time from this
 	// client. An engine with default settings allows 10, and passing them stalls
 	// far more than the caller. Default: 8.
@@ -141,6 +145,8 @@ type Client struct {
 	engine Engine
 	gates  gates
 	reads  sharer[snapshot]
+	// windows are how long the work of each tool usually takes.
+	windows *windows
 }
 
 // New makes a client. It does not talk to the engine.
@@ -152,7 +158,7 @@ func New(o Options) (*Client, error) {
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("starter: %w", err)
 	}
-	return &Client{o: o, engine: o.Temporal, gates: newGates(o.MaxUpdatesInFlight), reads: newSharer[snapshot]()}, nil
+	return &Client{o: o, engine: o.Temporal, gates: newGates(o.MaxUpdatesInFlight), reads: newSharer[snapshot](), windows: newWindows()}, nil
 }
 
 // Tools lists the declared tools in the order of the configuration.

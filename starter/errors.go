@@ -34,6 +34,7 @@ const (
 	CodeResultCorrupt Code = "result-corrupt"
 	CodeResultOutside Code = "result-outside"
 	CodeTerminated    Code = "terminated"
+	CodeWaitTimeout   Code = "wait-timeout"
 	CodeNoWorker      Code = "no-worker"
 	CodeUnavailable   Code = "unavailable"
 	CodeNotSetUp      Code = "not-set-up"
@@ -69,6 +70,7 @@ func Codes() []CodeInfo {
 		{CodeResultCorrupt, "the stored result is not what the task recorded", false},
 		{CodeResultOutside, "the result lies outside of the blob store; its reference is all there is", false},
 		{CodeTerminated, "the workflow was terminated or timed out in Temporal and left no record", false},
+		{CodeWaitTimeout, "the caller's own patience is over; the task goes on", true},
 		{CodeNoWorker, "no worker answered in time", true},
 		{CodeUnavailable, "the engine cannot be reached or is overloaded", true},
 		{CodeNotSetUp, "the engine lacks the namespace or the search attributes", false},
@@ -109,6 +111,7 @@ var (
 	ErrResultCorrupt = &Error{Code: CodeResultCorrupt}
 	ErrResultOutside = &Error{Code: CodeResultOutside}
 	ErrTerminated    = &Error{Code: CodeTerminated}
+	ErrWaitTimeout   = &Error{Code: CodeWaitTimeout}
 	ErrNoWorker      = &Error{Code: CodeNoWorker}
 	ErrUnavailable   = &Error{Code: CodeUnavailable}
 	ErrNotSetUp      = &Error{Code: CodeNotSetUp}

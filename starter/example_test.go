@@ -225,10 +225,10 @@ func ExampleClient_Attach() {
 		fmt.Println(err)
 		return
 	}
-	a, err := c.Attach(ctx, "t1", "dev")
+	a, err := c.Attach(ctx, "t1", protocol.Attach{Target: "dev"})
 	fmt.Println(a.Outcome.Reason, err)
 	done(c, "t2")
-	a, err = c.Attach(ctx, "t2", "dev")
+	a, err = c.Attach(ctx, "t2", protocol.Attach{Target: "dev"})
 	fmt.Println(a.Outcome.Reason, a.Task.State, err)
 	// Output:
 	// attached <nil>

@@ -7,8 +7,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/google/uuid"
-	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/wakepoint/wakepoint/domain"
@@ -196,30 +194,20 @@ func (c *Client) logQueue(tool string, h *protocol.Handle) string {
 
 // readLog runs the reading as an activity of its own, without a workflow.
 func (c *Client) readLog(ctx context.Context, req protocol.LogsRequest, queue string) (protocol.LogsResult, error) {
-	op := "read the log of task " + req.TaskID
-	wait, cancel := context.WithTimeout(ctx, logWait+time.Second)
-	defer cancel()
-	h, err := c.engine.ExecuteActivity(wait, client.StartActivityOptions{
-		ID: c.o.Tenant + "/logs/" + uuid.NewString(), TaskQueue: queue,
-		StartToCloseTimeout: logTry, ScheduleToCloseTimeout: logWait,
-		Summary: "log of " + req.TaskID,
-	}, protocol.ActivityLogs, req)
 	var out protocol.LogsResult
-	if err == nil {
-		err = h.Get(wait, &out)
-	}
-	if err == nil {
-		return out, nil
-	}
+	err := c.alone(ctx, lonely{
+		activity: protocol.ActivityLogs, id: "logs", queue: queue, try: logTry, wait: logWait, summary: "log of " + req.TaskID, arg: req,
+	}, &out)
 	var app *temporal.ApplicationError
-	var late *temporal.TimeoutError
 	switch {
-	case errors.As(err, &late), over(ctx) == nil && timedOut(err):
+	case err == nil:
+		return out, nil
+	case errors.Is(err, errNoAnswer):
 		return out, fail(CodeNoWorker, "start a worker on the host that runs the job", "no worker read the log of task %s from queue %s", req.TaskID, queue).because(err)
 	case errors.As(err, &app) && app.Type() == string(CodeNoLogs), errors.As(err, &app) && app.Type() == protocol.ErrTypeUnknownTool:
 		return out, fail(CodeNoLogs, "", "task %s: %s", req.TaskID, app.Message()).because(err)
 	case errors.As(err, &app):
 		return out, fail(CodeInternal, "read the worker's log", "the log of task %s cannot be read: %s", req.TaskID, app.Message()).because(err)
 	}
-	return out, engineError(ctx, op, err)
+	return out, engineError(ctx, "read the log of task "+req.TaskID, err)
 }

@@ -201,7 +201,7 @@ func (c *Client) retryClosed(ctx context.Context, taskID string, s snapshot, req
 
 // stillLast makes sure that no other retry began and ended since the record was
 // read: the engine would let this one begin, with an old record. It also carries
-// over what the UI shows. Between this look and the start an attempt would have to
+// over what the UI shows, and who was the first to ask. Between this look and the start an attempt would have to
 // begin and fail within one call; see docs/rough-edges.md.
 func (c *Client) stillLast(ctx context.Context, taskID, runID string, options *client.StartWorkflowOptions) error {
 	d, err := c.engine.DescribeWorkflow(ctx, c.workflowID(taskID), "")
@@ -213,6 +213,9 @@ func (c *Client) stillLast(ctx context.Context, taskID, runID string, options *c
 	}
 	if shown, err := d.GetStaticDetails(); err == nil {
 		options.StaticDetails = shown
+	}
+	if first, err := c.memo(d, protocol.MemoWaiter); err == nil {
+		options.Memo[protocol.MemoWaiter] = first
 	}
 	return nil
 }

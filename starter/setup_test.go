@@ -46,6 +46,7 @@ type world struct {
 	*starter.Client
 	engine *startertest.Engine
 	clock  *atomic.Int64
+	config *config.Config
 }
 
 func setup(t testing.TB, change ...func(*starter.Options)) *world {
@@ -54,7 +55,7 @@ func setup(t testing.TB, change ...func(*starter.Options)) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{engine: startertest.New(), clock: new(atomic.Int64)}
+	w := &world{engine: startertest.New(), clock: new(atomic.Int64), config: cfg}
 	w.clock.Store(epoch)
 	w.engine.Now = w.clock.Load
 	o := starter.Options{Temporal: w.engine, Config: cfg, Secret: []byte("0123456789abcdef"), Now: w.clock.Load}

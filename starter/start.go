@@ -25,6 +25,9 @@ func (c *Client) start(ctx context.Context, r request) (runID string, err error)
 	options := c.startOptions(r.create, r.fingerprint)
 	options.StaticDetails = details(r.create, r.tool.Description)
 	options.WorkflowIDReusePolicy = enums.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE
+	if r.waiter != nil {
+		options.Memo[protocol.MemoWaiter] = r.waiter.ID
+	}
 	run, err := c.engine.ExecuteWorkflow(ctx, options, protocol.WorkflowAsyncTask, protocol.TaskInput{
 		Create: r.create, Input: r.sub.Input, Tool: r.tool.Binding(), Targets: r.targets, Fingerprint: r.fingerprint,
 		ContinueAfterEvents: c.o.ContinueAfterEvents,
@@ -55,7 +58,7 @@ func (c *Client) startOptions(create domain.Create, fingerprint string) client.S
 		Memo:                                     map[string]any{protocol.MemoFingerprint: fingerprint},
 		TypedSearchAttributes:                    temporal.NewSearchAttributes(attributes...),
 		// Tasks of one tenant don't starve those of another.
-		Priority: temporal.Priority{PriorityKey: create.Priority, FairnessKey: c.o.Tenant},
+		Priority: temporal.Priority{PriorityKey: create.Priority, FairnessKey: c.o.Tenant, FairnessWeight: float32(c.o.Config.FairnessWeight)},
 	}
 }
 

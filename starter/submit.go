@@ -54,6 +54,15 @@ type Submission struct {
 	Labels map[string]string `json:"labels,omitempty"`
 	// Targets are told of the end, beside those of the tool.
 	Targets []string `json:"targets,omitempty"`
+	// NoCache starts a task of its own, also when the tool has a cache and an equal
+	// call was made before. A TaskID or an IdempotencyKey does the same: whoever
+	// names a task means that one.
+	NoCache bool `json:"noCache,omitempty"`
+	// WaiterID is the caller's own name among those who wait for a task that several
+	// share: 1 to 128 of A-Z a-z 0-9 . _ -. The same caller sends the same one again.
+	// Default: one that follows from RunID and ToolCallID; without a RunID none, the
+	// caller is not counted.
+	WaiterID string `json:"waiterId,omitempty"`
 }
 
 // StatusAccepted is the one status of a [Submitted]. Accepted is not done.
@@ -67,8 +76,19 @@ type Submitted struct {
 	// State is where the task stands; for one that existed it may already have
 	// ended.
 	State domain.State `json:"state"`
-	// Existing says that the same submission had come before.
+	// Existing says that the same submission had come before, or an equal call of a
+	// tool with a cache.
 	Existing bool `json:"existing"`
+	// Cached says that the task was found by what it was asked for.
+	Cached bool `json:"cached,omitempty"`
+	// Attached says that this caller, its run or its targets, were added to a task
+	// that somebody else had started, or told at once of one that has ended.
+	Attached bool `json:"attached,omitempty"`
+	// WaiterID is the caller's name among those who wait: it goes with a cancel or a
+	// detach of this caller alone. Empty for one who is not counted.
+	WaiterID string `json:"waiterId,omitempty"`
+	// Task is the record, without history, of a task that had ended already.
+	Task *domain.Task `json:"task,omitempty"`
 	// PollAfterSeconds is when it is worth asking for the first time.
 	PollAfterSeconds int `json:"pollAfterSeconds"`
 	// SupportsCancel says that a request to cancel reaches the work.
@@ -87,40 +107,69 @@ type request struct {
 	fingerprint string
 	// generated says that nobody else can know the id.
 	generated bool
+	// canonical is the input of a call that may be answered from the cache.
+	canonical string
+	// waiter is who asks, if it is counted.
+	waiter *domain.Waiter
+	// expected is how long the work usually takes.
+	expected *domain.Window
 }
 
-// Submit starts a task, or finds the one that the same submission has started.
-// After an error of code unavailable it may have been started: with a TaskID or
-// an IdempotencyKey the call is safe to repeat, without one a second task would
-// come of it. Errors: invalid-request, unknown-tool, id-in-use, not-set-up,
-// unavailable.
+// Submit starts a task, or finds the one that the same submission has started. A
+// tool with a cache also answers with the task of an equal call, see
+// docs/sharing.md. After an error of code unavailable it may have been started:
+// with a TaskID or an IdempotencyKey the call is safe to repeat, without one a
+// second task would come of it. After no-worker the task is there, its id is in
+// the answer, and only this caller could not be noted: repeating is safe. Errors:
+// invalid-request, unknown-tool, id-in-use, not-set-up, no-worker, unavailable.
 func (c *Client) Submit(ctx context.Context, s Submission) (Submitted, error) {
 	r, err := c.check(s)
 	if err != nil {
 		return Submitted{}, err
 	}
+	if r.expected = c.windows.of(ctx, c, r.tool); r.expected != nil {
+		r.create.Policy.Expected = r.expected
+	}
+	if r.canonical != "" {
+		return c.submitCached(ctx, r)
+	}
+	const tries = 3
+	for try := 1; ; try++ {
+		out, started, err := c.launch(ctx, r)
+		if started || err != nil {
+			return out, err
+		}
+		// An id that was made here can only have been started here, by a try whose
+		// answer was lost.
+		if r.generated {
+			return c.submitted(r, domain.StateQueued, "", false), nil
+		}
+		sub, err := c.existing(ctx, r)
+		if !errors.Is(err, ErrUnknownTask) || try == tries {
+			return sub, err
+		}
+		// Its retention has just ended, so the id is free.
+		if err := pause(ctx, again); err != nil {
+			return Submitted{}, err
+		}
+	}
+}
+
+// launch starts the workflow of a task; false means that its id is taken.
+func (c *Client) launch(ctx context.Context, r request) (Submitted, bool, error) {
 	const tries = 3
 	for try := 1; ; try++ {
 		run, err := c.start(ctx, r)
 		switch {
 		case err == nil:
-			return c.submitted(r, domain.StateQueued, run, false), nil
+			return c.submitted(r, domain.StateQueued, run, false), true, nil
 		case temporal.IsWorkflowExecutionAlreadyStartedError(err):
-			// An id that was made here can only have been started here, by a try
-			// whose answer was lost.
-			if r.generated {
-				return c.submitted(r, domain.StateQueued, "", false), nil
-			}
-			sub, err := c.existing(ctx, r)
-			if !errors.Is(err, ErrUnknownTask) || try == tries {
-				return sub, err
-			}
-			// Its retention has just ended, so the id is free.
+			return Submitted{}, false, nil
 		case ctx.Err() != nil || !transient(err) || try == tries:
-			return Submitted{}, engineError(ctx, "submit task "+r.create.ID, err)
+			return Submitted{}, false, engineError(ctx, "submit task "+r.create.ID, err)
 		}
 		if err := pause(ctx, again); err != nil {
-			return Submitted{}, err
+			return Submitted{}, false, err
 		}
 	}
 }
@@ -145,43 +194,30 @@ func (c *Client) existing(ctx context.Context, r request) (Submitted, error) {
 		}
 		return Submitted{}, fail(CodeIDInUse, hint, "the %s belongs to another submission", what)
 	}
-	state, expiresAtMs := c.stateOf(ctx, r.create.ID)
-	out := c.submitted(r, state, d.WorkflowExecution.RunID, true)
-	out.ExpiresAtMs = expiresAtMs
-	return out, nil
-}
-
-// stateOf is where a task stands, as far as that can be found out soon. A task
-// that nobody answers for is at least there.
-func (c *Client) stateOf(ctx context.Context, taskID string) (domain.State, int64) {
-	const soon = 2 * time.Second
-	ctx, cancel := context.WithTimeout(ctx, soon)
-	defer cancel()
-	s, err := c.read(ctx, taskID)
-	if err != nil {
-		return "", 0
-	}
-	return s.desc.Task.State, s.desc.Task.ExpiresAtMs
+	return c.join(ctx, r, c.found(ctx, r.create.ID, d))
 }
 
 func (c *Client) submitted(r request, state domain.State, runID string, existing bool) Submitted {
 	out := Submitted{
-		TaskID: r.create.ID, Status: StatusAccepted, State: state, Existing: existing, PollAfterSeconds: pollAfter(r.tool.Policy),
+		TaskID: r.create.ID, Status: StatusAccepted, State: state, Existing: existing, PollAfterSeconds: pollAfter(r.expected),
 		SupportsCancel: !r.tool.Policy.External || r.tool.Policy.LeaseMs > 0, WorkflowID: c.workflowID(r.create.ID), RunID: runID,
 	}
 	if !existing {
 		out.ExpiresAtMs = c.o.Now() + r.create.TTLMs
+		if r.waiter != nil {
+			out.WaiterID = domain.WaiterSubmitter
+		}
 	}
 	return out
 }
 
 // pollAfter is a quarter of the time that the work usually takes at least.
-func pollAfter(p domain.Policy) int {
+func pollAfter(expected *domain.Window) int {
 	const unknown, most, share = 2, 60, 4
-	if p.Expected == nil {
+	if expected == nil {
 		return unknown
 	}
-	return int(min(max(p.Expected.LowMs/1000/share, 1), most))
+	return int(min(max(expected.LowMs/1000/share, 1), most))
 }
 
 // check makes a request of a submission, or says what is wrong with it.
@@ -210,10 +246,15 @@ func (c *Client) check(s Submission) (request, error) {
 	r.sub.Input = s.Input
 	r.create = c.createOf(s, tool)
 	r.generated = s.TaskID == "" && s.IdempotencyKey == ""
-	r.targets = union(tool.Targets, s.Targets)
+	r.targets, r.waiter = union(tool.Targets, s.Targets), waiterOf(s)
 	var err error
 	if r.fingerprint, err = domain.Fingerprint(tool.Name, s.Input); err != nil {
 		return r, invalid(err)
+	}
+	if tool.Cache != nil && r.generated && !s.NoCache {
+		if err := c.checkCache(&r); err != nil {
+			return r, invalid(err)
+		}
 	}
 	// The rules of a new task are the domain's: what it would refuse must not
 	// become a workflow that fails.
@@ -285,6 +326,14 @@ func checkTexts(s Submission) error {
 		if err := domain.CheckID("runId", s.RunID); err != nil {
 			return err
 		}
+	}
+	if s.WaiterID != "" {
+		if err := domain.CheckID("waiterId", s.WaiterID); err != nil {
+			return err
+		}
+	}
+	if s.WaiterID == domain.WaiterSubmitter {
+		return domain.Invalid("waiterId", "must not be %q, which every first caller is", domain.WaiterSubmitter)
 	}
 	if s.ToolCallID != "" && strings.TrimSpace(s.ToolCallID) == "" {
 		return domain.Invalid("toolCallId", "must not be blank")

@@ -28,7 +28,7 @@ func TestSubmitStartsTheWorkflowOfTheContract(t *testing.T) {
 	})
 	want := starter.Submitted{
 		TaskID: "mine", Status: "accepted", State: domain.StateQueued, PollAfterSeconds: 10, SupportsCancel: true,
-		ExpiresAtMs: epoch + 7_200_000, WorkflowID: "acme/task/mine", RunID: "run-1",
+		ExpiresAtMs: epoch + 7_200_000, WorkflowID: "acme/task/mine", RunID: "run-1", WaiterID: domain.WaiterSubmitter,
 	}
 	if diff := cmp.Diff(want, out); diff != "" {
 		t.Error(diff)
@@ -45,7 +45,8 @@ func TestSubmitStartsTheWorkflowOfTheContract(t *testing.T) {
 		!o.WorkflowExecutionErrorWhenAlreadyStarted, !o.EnableEagerStart,
 		o.StaticSummary != "train: one `run`",
 		o.Memo[protocol.MemoFingerprint] != fingerprint,
-		o.Priority != temporal.Priority{PriorityKey: 2, FairnessKey: "acme"}:
+		o.Memo[protocol.MemoWaiter] != "run_tk6yal6zouo3ge7g64nxnb4urx3mmkjs",
+		o.Priority != temporal.Priority{PriorityKey: 2, FairnessKey: "acme", FairnessWeight: 1}:
 		t.Errorf("options are %+v", o)
 	}
 	for key, want := range map[temporal.SearchAttributeKeyKeyword]string{
@@ -209,6 +210,9 @@ func TestSubmitRefusesWhatIsWrong(t *testing.T) {
 		"long id":              {starter.Submission{TaskID: strings.Repeat("x", 129)}, starter.ErrInvalid, "taskId"},
 		"our own prefix":       {starter.Submission{TaskID: "task_1"}, starter.ErrInvalid, "taskId"},
 		"our other prefix":     {starter.Submission{TaskID: "key_1"}, starter.ErrInvalid, "taskId"},
+		"our third prefix":     {starter.Submission{TaskID: "cache_1"}, starter.ErrInvalid, "taskId"},
+		"waiter":               {starter.Submission{WaiterID: "a b"}, starter.ErrInvalid, "waiterId"},
+		"the first waiter":     {starter.Submission{WaiterID: "submitter"}, starter.ErrInvalid, "waiterId"},
 		"blank key":            {starter.Submission{IdempotencyKey: "\t"}, starter.ErrInvalid, "idempotencyKey"},
 		"long key":             {starter.Submission{IdempotencyKey: long}, starter.ErrInvalid, "idempotencyKey"},
 		"key not UTF-8":        {starter.Submission{IdempotencyKey: "\xff"}, starter.ErrInvalid, "idempotencyKey"},

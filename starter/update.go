@@ -1,6 +1,7 @@
 package starter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -32,10 +33,12 @@ const again = 100 * time.Millisecond
 type message struct {
 	workflowID, name, updateID string
 	arg                        any
+	// wait is how long its answer may take. Default: UpdateTimeout.
+	wait time.Duration
 }
 
-// update sends a message and waits for its answer, for at most UpdateTimeout once
-// it is this caller's turn. While the outcome is unknown it is sent again under
+// update sends a message and waits for its answer, for at most its time once it is
+// this caller's turn. While the outcome is unknown it is sent again under
 // the same update id, which applies it once. Errors: what the task refuses, as a
 // [domain.RefusedError] or an [ErrInvalid]; errNoAnswer, errClosed, and the
 // engine's.
@@ -45,7 +48,7 @@ func (c *Client) update(ctx context.Context, m message, answer any) error {
 		return err
 	}
 	defer leave()
-	wait, cancel := context.WithTimeout(ctx, c.o.UpdateTimeout)
+	wait, cancel := context.WithTimeout(ctx, cmp.Or(m.wait, c.o.UpdateTimeout))
 	defer cancel()
 	for {
 		h, err := c.engine.UpdateWorkflow(wait, client.UpdateWorkflowOptions{

@@ -68,6 +68,8 @@ wakepoint tools, wakepoint task submit TOOL, wakepoint task watch TASK.`,
 		{groupRun, a.workerCommand()},
 		{groupRun, a.setupCommand()},
 		{groupUse, a.taskCommand()},
+		{groupUse, a.manualCommand()},
+		{groupUse, a.reconcileCommand()},
 		{groupUse, a.toolsCommand()},
 		{groupUse, a.versionCommand()},
 		{"", a.internalTool()},
@@ -155,6 +157,16 @@ func exactly(names ...string) cobra.PositionalArgs {
 			return usage(hint, "unexpected argument %q", args[len(names)])
 		}
 		return nil
+	}
+}
+
+// between wants the first of the named arguments and takes all of them.
+func between(first string, rest ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return exactly(first)(cmd, args)
+		}
+		return atMost(1+len(rest))(cmd, args)
 	}
 }
 

@@ -245,6 +245,8 @@ func (a *app) findConfig() (file, dataDir string, err error) {
 type needs struct {
 	// secret is that of the installation, for idempotency keys.
 	secret bool
+	// tool is the one that is submitted: if it has a cache, it needs the secret too.
+	tool string
 	// results is the store of results.
 	results bool
 }
@@ -264,7 +266,7 @@ func connect(ctx context.Context, a *app, need needs) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := a.open(ctx, cfg, temporal, need)
+	s, err := a.open(ctx, cfg, temporal, e.options.Namespace, need)
 	if err != nil {
 		temporal.Close()
 		return nil, err
@@ -274,10 +276,10 @@ func connect(ctx context.Context, a *app, need needs) (*session, error) {
 }
 
 // open makes a client of a connection.
-func (a *app) open(ctx context.Context, cfg *config.Config, temporal sdkclient.Client, need needs) (*session, error) {
-	o := starter.Options{Temporal: temporal, Config: cfg, Logger: a.logger()}
+func (a *app) open(ctx context.Context, cfg *config.Config, temporal sdkclient.Client, namespace string, need needs) (*session, error) {
+	o := starter.Options{Temporal: temporal, Config: cfg, Logger: a.logger(), Namespace: namespace}
 	var err error
-	if need.secret {
+	if t, ok := cfg.Tool(need.tool); need.secret || ok && t.Cache != nil {
 		if o.Secret, err = config.Secret(cfg, a.env.get); err != nil {
 			return nil, err
 		}

@@ -33,6 +33,10 @@ const (
 	ExitUnreachable = 5
 	// ExitConflict is a request that contradicts what is there.
 	ExitConflict = 6
+	// ExitWaitTimeout is a wait that was over before its task.
+	ExitWaitTimeout = 7
+	// ExitUnsettled is something that could not be reconciled.
+	ExitUnsettled = 8
 	// ExitInterrupted is the end by Ctrl-C.
 	ExitInterrupted = 130
 )
@@ -51,6 +55,8 @@ func exitCodes() []exitCode {
 		{ExitTaskEnded, "the task failed, expired or was cancelled (submit --wait, watch, result, demo)"},
 		{ExitUnreachable, "the engine or the worker cannot be found, reached or used"},
 		{ExitConflict, "the request contradicts what is there: an id in use, a task that has ended, a folder in use"},
+		{ExitWaitTimeout, "the wait of --for is over; the task goes on"},
+		{ExitUnsettled, "reconcile: something could not be reconciled or looked at; its line says why"},
 		{ExitInterrupted, "interrupted by ctrl-c"},
 	}
 }
@@ -82,8 +88,8 @@ var exitOf = map[string]int{
 	string(starter.CodeNotSetUp): ExitUnreachable, string(starter.CodeDenied): ExitUnreachable,
 	string(starter.CodeIDInUse): ExitConflict, string(starter.CodeNotRetryable): ExitConflict, string(starter.CodeNotEnded): ExitConflict,
 	string(starter.CodeEnded): ExitConflict, string(starter.CodeKeyReused): ExitConflict, string(starter.CodeConflict): ExitConflict,
-	string(starter.CodeNoLease): ExitConflict,
-	string(starter.CodeNoLogs):  ExitConflict, string(starter.CodeResultExpired): ExitFailure, string(starter.CodeResultCorrupt): ExitFailure,
+	string(starter.CodeNoLease): ExitConflict, string(starter.CodeWaitTimeout): ExitWaitTimeout,
+	string(starter.CodeNoLogs): ExitConflict, string(starter.CodeResultExpired): ExitFailure, string(starter.CodeResultCorrupt): ExitFailure,
 	string(starter.CodeResultOutside): ExitFailure, string(starter.CodeInternal): ExitFailure,
 }
 

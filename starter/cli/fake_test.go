@@ -37,6 +37,11 @@ type fake struct {
 	attach  starter.Attached
 	retried starter.Retried
 	err     error
+
+	submitted  starter.Submitted
+	manual     starter.ManualListing
+	reconciled []starter.ReconciledTask
+	orphaned   starter.Orphaned
 	// hang lists tasks that never end.
 	hang map[string]bool
 	// onCancel is told of every cancel.
@@ -70,6 +75,9 @@ func (f *fake) Submit(_ context.Context, s starter.Submission) (starter.Submitte
 		id = s.TaskID
 	}
 	err := f.called("submit", s, s.TTL.String())
+	if f.submitted.TaskID != "" {
+		return f.submitted, err
+	}
 	return starter.Submitted{
 		TaskID: id, Status: starter.StatusAccepted, State: domain.StateQueued, Existing: s.IdempotencyKey == "again", PollAfterSeconds: 2,
 		SupportsCancel: true, ExpiresAtMs: start + 3_600_000, WorkflowID: "default/task/" + id,
@@ -188,8 +196,28 @@ func (f *fake) Answer(_ context.Context, taskID string, a protocol.Answer) (doma
 	return f.outcome, f.called("answer", taskID, a)
 }
 
-func (f *fake) Attach(_ context.Context, taskID, target string) (starter.Attached, error) {
-	return f.attach, f.called("attach", taskID, target)
+func (f *fake) Attach(_ context.Context, taskID string, a protocol.Attach) (starter.Attached, error) {
+	return f.attach, f.called("attach", taskID, a)
+}
+
+func (f *fake) Detach(_ context.Context, taskID string, d protocol.Detach) (domain.Outcome, error) {
+	return f.outcome, f.called("detach", taskID, d)
+}
+
+func (f *fake) Resolve(_ context.Context, taskID string, r protocol.Resolve) (domain.Outcome, error) {
+	return f.outcome, f.called("resolve", taskID, r)
+}
+
+func (f *fake) Manual(_ context.Context, r starter.ManualRequest) (starter.ManualListing, error) {
+	return f.manual, f.called("manual", r)
+}
+
+func (f *fake) ReconcileAll(_ context.Context, r starter.ReconcileRequest) ([]starter.ReconciledTask, error) {
+	return f.reconciled, f.called("reconcile", r)
+}
+
+func (f *fake) Orphans(_ context.Context, r starter.OrphansRequest) (starter.Orphaned, error) {
+	return f.orphaned, f.called("orphans", r)
 }
 
 func (f *fake) Deliver(_ context.Context, taskID, key string) (domain.Delivered, error) {

@@ -21,7 +21,7 @@ import (
 func (a *app) taskCommand() *cobra.Command {
 	cmd := group("task", "submit, read and move tasks", "",
 		a.submitCommand(), a.listCommand(), a.showCommand(), a.watchCommand(), a.resultCommand(), a.logsCommand(),
-		a.cancelCommand(), a.retryCommand(), a.answerCommand(), a.callbackCommand(), a.heartbeatCommand(), a.attachCommand(),
+		a.cancelCommand(), a.retryCommand(), a.answerCommand(), a.callbackCommand(), a.heartbeatCommand(), a.attachCommand(), a.detachCommand(), a.resolveCommand(),
 		a.deliverCommand(), a.deliveryCommand(), a.redeliverCommand())
 	a.engineFlags(cmd.PersistentFlags())
 	return cmd
@@ -101,6 +101,17 @@ func (a *app) jsonContent(flag, arg string, limit int64) (json.RawMessage, error
 		return nil, usage("quote it for the shell: "+flag+` '{"key": "value"}'`, "%s must be JSON", flag)
 	}
 	return b, nil
+}
+
+// taskError reads an error that is given in words or as JSON.
+func taskError(flag, text string) (*domain.TaskError, error) {
+	e := &domain.TaskError{Message: text}
+	if strings.HasPrefix(strings.TrimSpace(text), "{") {
+		if err := json.Unmarshal([]byte(text), e); err != nil {
+			return nil, usage("", "%s is no error: %s", flag, strings.TrimPrefix(err.Error(), "json: "))
+		}
+	}
+	return e, nil
 }
 
 // printOutcome tells what a request came to. A request that was refused is a

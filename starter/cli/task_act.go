@@ -16,22 +16,29 @@ func (a *app) cancelCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "cancel TASK", Short: "ask for the work of a task to be given up", Args: exactly("TASK"),
 		Long: `Asks for the work to be given up. A queued task is cancelled at once, a running one
-when its tool has stopped; work that ends first wins. Watch the task for its end.`,
-		RunE: a.with(needs{}, func(ctx context.Context, s *session, args []string) error {
+when its tool has stopped; work that ends first wins. Watch the task for its end.
+
+Of a task that several wait for, --waiter gives up for one of them only: while
+somebody else waits, the work goes on.`,
+		RunE: needing([]string{"waiter"}, a.with(needs{}, func(ctx context.Context, s *session, args []string) error {
 			c.By = a.person(c.By)
 			o, err := s.tasks.Cancel(ctx, args[0], c)
 			if err != nil {
 				return err
 			}
 			said := "cancel requested"
-			if o.State == domain.StateCancelled {
+			switch {
+			case o.State == domain.StateCancelled:
 				said = "cancelled"
+			case o.Reason == domain.ReasonDetached || o.Reason == domain.ReasonDuplicateDetach:
+				said = "others wait for the task too, so only " + c.WaiterID + " was taken off"
 			}
 			return a.printOutcome(args[0], o, said)
-		}),
+		})),
 	}
 	cmd.Flags().StringVar(&c.Reason, "reason", "", "why, for the history")
 	cmd.Flags().StringVar(&c.By, "by", "", "who asks, for the history (default $USER)")
+	cmd.Flags().StringVar(&c.WaiterID, "waiter", "", "only for this one of those who wait")
 	return cmd
 }
 
@@ -100,26 +107,6 @@ takes one answer.`,
 		})(cmd, args)
 	}
 	return cmd
-}
-
-func (a *app) attachCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "attach TASK TARGET", Short: "have a declared target told of the end of a task", Args: exactly("TASK", "TARGET"),
-		RunE: a.with(needs{}, func(ctx context.Context, s *session, args []string) error {
-			out, err := s.tasks.Attach(ctx, args[0], args[1])
-			if err != nil {
-				return err
-			}
-			if a.json {
-				return a.printJSON(out)
-			}
-			if out.Task != nil {
-				a.say("the task %s, so the target will not be told", starter.Standing(out.Task.State))
-				return nil
-			}
-			return a.printOutcome(args[0], out.Outcome, "attached")
-		}),
-	}
 }
 
 func (a *app) heartbeatCommand() *cobra.Command {

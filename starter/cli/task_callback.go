@@ -107,11 +107,8 @@ func (a *app) eventOf(cmd *cobra.Command, f *callbackFlags) (err error) {
 		e.Retryable = &f.retryable
 	}
 	if given("error") {
-		e.Error = &domain.TaskError{Message: f.failedWith}
-		if strings.HasPrefix(strings.TrimSpace(f.failedWith), "{") {
-			if err := json.Unmarshal([]byte(f.failedWith), e.Error); err != nil {
-				return usage("", "--error is no error: %s", strings.TrimPrefix(err.Error(), "json: "))
-			}
+		if e.Error, err = taskError("--error", f.failedWith); err != nil {
+			return err
 		}
 	}
 	if given("result") {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -19,6 +20,7 @@ type submitFlags struct {
 	args, labels []string
 	ttl          duration
 	wait         bool
+	patience     duration
 	s            starter.Submission
 	inputGiven   bool
 }
@@ -54,19 +56,35 @@ it is sent; the same key with something else is refused.`,
 	fl.StringArrayVar(&f.s.Targets, "target", nil, "declared target to be told of the end (may be repeated)")
 	fl.StringVar(&f.s.RunID, "run", "", "id of the run that asks")
 	fl.StringVar(&f.s.ToolCallID, "tool-call", "", "the run's id for its call")
+	fl.StringVar(&f.s.WaiterID, "waiter", "", "name of who waits, for a task that several share")
+	fl.BoolVar(&f.s.NoCache, "no-cache", false, "start a task of its own, also when an equal call has a result")
 	fl.BoolVarP(&f.wait, "wait", "w", false, "wait for the end, and exit with 4 when it is no success")
+	fl.Var(&f.patience, "for", "with --wait: how long, such as 30s or 5m; then exit with 7, and the task goes on")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := filled(cmd, "key", "id", "title", "ttl", "max-attempts", "priority", "run", "tool-call"); err != nil {
+		if err := filled(cmd, "key", "id", "title", "ttl", "max-attempts", "priority", "run", "tool-call", "waiter", "for"); err != nil {
 			return err
+		}
+		if f.patience.Duration > 0 && !f.wait {
+			return usage("give --wait too", "--for needs --wait")
 		}
 		if err := a.prepare(&f); err != nil {
 			return err
 		}
-		return a.with(needs{secret: f.s.IdempotencyKey != ""}, func(ctx context.Context, s *session, _ []string) error {
+		return a.with(f.needs(), func(ctx context.Context, s *session, _ []string) error {
 			return a.submit(ctx, s, f)
 		})(cmd, args)
 	}
 	return cmd
+}
+
+// needs is what the submission needs: ids that are made of keys or inputs are made
+// with the secret.
+func (f *submitFlags) needs() needs {
+	n := needs{secret: f.s.IdempotencyKey != ""}
+	if f.s.TaskID == "" && !f.s.NoCache {
+		n.tool = f.s.Tool
+	}
+	return n
 }
 
 // prepare reads what the flags name.
@@ -159,7 +177,7 @@ func (a *app) submit(ctx context.Context, s *session, f submitFlags) error {
 		return argHint(err, f.s.Tool, f.args)
 	}
 	if f.wait {
-		return a.submitAndWait(ctx, s, sub)
+		return a.submitAndWait(ctx, s, sub, f.patience.Duration)
 	}
 	if a.json {
 		return a.printJSON(sub)
@@ -175,23 +193,30 @@ func (a *app) accepted(s *session, sub starter.Submitted) {
 	switch {
 	case !sub.Existing:
 		a.say("accepted, not done yet")
+	case sub.Cached && sub.State.Terminal():
+		a.say("an equal call has a result already")
+	case sub.Cached:
+		a.say("an equal call is under way already")
 	case sub.State == "":
 		a.say("accepted before")
 	default:
 		a.say("accepted before, it %s", starter.Standing(sub.State))
+	}
+	if sub.Attached && sub.WaiterID != "" {
+		a.say("waiting as %s, beside others", sub.WaiterID)
 	}
 	if link := s.link(sub.WorkflowID, ""); link != "" {
 		a.say("temporal ui: %s", link)
 	}
 }
 
-func (a *app) submitAndWait(ctx context.Context, s *session, sub starter.Submitted) error {
+func (a *app) submitAndWait(ctx context.Context, s *session, sub starter.Submitted, patience time.Duration) error {
 	if !a.json {
 		a.accepted(s, sub)
 	}
 	// The progress is beside the result, which is the id.
 	w := a.newWatcher(a.err, []string{sub.TaskID}, 0)
-	w.quiet = a.json
+	w.quiet, w.patience = a.json, patience
 	err := w.run(ctx, s.tasks)
 	if a.json && w.last[0] != nil {
 		if err := a.printJSON(viewOf(w.last[0].Description)); err != nil {

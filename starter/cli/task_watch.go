@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/wakepoint/wakepoint/config"
 	"github.com/wakepoint/wakepoint/domain"
 	"github.com/wakepoint/wakepoint/starter"
 	"github.com/wakepoint/wakepoint/starter/cli/term"
@@ -18,21 +19,25 @@ import (
 
 func (a *app) watchCommand() *cobra.Command {
 	var cursor int64
+	var patience duration
 	cmd := &cobra.Command{
 		Use: "watch TASK...", Short: "follow tasks until they end", Args: exactly("TASK..."),
 		Long: `Follows tasks until all of them have ended: as bars on a terminal, elsewhere one
 line for each change. Ctrl-C ends the watching, not the tasks. Restarts of the
 engine and of workers are waited for. The exit code is 4 when a task ended
-otherwise than succeeded.`,
-		RunE: a.with(needs{}, func(ctx context.Context, s *session, args []string) error {
+otherwise than succeeded, 7 when the time of --for was over first.`,
+		RunE: needing([]string{"for"}, a.with(needs{}, func(ctx context.Context, s *session, args []string) error {
 			ids := slices.Clone(args)
 			slices.Sort(ids)
 			if len(slices.Compact(ids)) < len(args) {
 				return usage("", "a task is named twice")
 			}
-			return a.newWatcher(a.out, args, cursor).run(ctx, s.tasks)
-		}),
+			w := a.newWatcher(a.out, args, cursor)
+			w.patience = patience.Duration
+			return w.run(ctx, s.tasks)
+		})),
 	}
+	cmd.Flags().Var(&patience, "for", "how long to watch, such as 30s or 5m (default until the end)")
 	cmd.Flags().Int64Var(&cursor, "cursor", 0, "only what came after this version of the task")
 	return cmd
 }
@@ -44,6 +49,8 @@ type watcher struct {
 	ids    []string
 	names  []string
 	cursor int64
+	// patience is how long to follow; 0 is until the end.
+	patience time.Duration
 	// quiet shows nothing at all.
 	quiet  bool
 	screen *term.Screen
@@ -96,8 +103,17 @@ func (w *watcher) run(ctx context.Context, tasks Tasks) error {
 		w.a.show(w.screen)
 	}
 	w.draw()
+	var over <-chan time.Time
+	if w.patience > 0 {
+		timer := time.NewTimer(w.patience)
+		defer timer.Stop()
+		over = timer.C
+	}
 	for open := len(w.ids); open > 0; {
 		select {
+		case <-over:
+			w.close()
+			return w.impatient()
 		case n := <-all:
 			if n.over {
 				open--
@@ -238,18 +254,26 @@ func (w *watcher) close() {
 	}
 }
 
-func (w *watcher) interrupted() error {
+func (w *watcher) interrupted() error { return w.stopped(codeInterrupted, "interrupted") }
+
+// impatient is the end of a watch whose time is over.
+func (w *watcher) impatient() error {
+	return w.stopped(string(starter.CodeWaitTimeout), "the wait of "+config.FormatDuration(w.patience)+" is over")
+}
+
+// stopped is the end of a watch before that of its tasks.
+func (w *watcher) stopped(code, why string) error {
 	left := 0
 	for i := range w.ids {
 		if w.last[i] == nil || !w.last[i].Description.Task.State.Terminal() {
 			left++
 		}
 	}
-	text := "interrupted; the task goes on"
+	text := why + "; the task goes on"
 	if left != 1 {
-		text = fmt.Sprintf("interrupted; %d tasks go on", left)
+		text = fmt.Sprintf("%s; %d tasks go on", why, left)
 	}
-	return &failure{code: codeInterrupted, message: text, hint: "wakepoint task watch " + strings.Join(w.ids, " ")}
+	return &failure{code: code, message: text, hint: "wakepoint task watch " + strings.Join(w.ids, " ")}
 }
 
 // verdict is the error of tasks that ended otherwise than hoped for, or could

@@ -25,7 +25,12 @@ type Tasks interface {
 	Signal(ctx context.Context, taskID string, cb domain.Callback) error
 	Heartbeat(ctx context.Context, taskID string, hb starter.Heartbeat) (starter.HeartbeatAnswer, error)
 	Answer(ctx context.Context, taskID string, a protocol.Answer) (domain.Outcome, error)
-	Attach(ctx context.Context, taskID, target string) (starter.Attached, error)
+	Attach(ctx context.Context, taskID string, a protocol.Attach) (starter.Attached, error)
+	Detach(ctx context.Context, taskID string, d protocol.Detach) (domain.Outcome, error)
+	Resolve(ctx context.Context, taskID string, r protocol.Resolve) (domain.Outcome, error)
+	Manual(ctx context.Context, r starter.ManualRequest) (starter.ManualListing, error)
+	ReconcileAll(ctx context.Context, r starter.ReconcileRequest) ([]starter.ReconciledTask, error)
+	Orphans(ctx context.Context, r starter.OrphansRequest) (starter.Orphaned, error)
 	Deliver(ctx context.Context, taskID, key string) (domain.Delivered, error)
 	DeliveryStatus(ctx context.Context, key string) (protocol.DeliveryRecord, error)
 	Redeliver(ctx context.Context, key string, r protocol.Redeliver) (protocol.DeliveryRecord, error)

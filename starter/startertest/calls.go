@@ -15,6 +15,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	commonpb "go.temporal.io/api/common/v1"
@@ -280,6 +281,9 @@ func (e *Engine) SignalWorkflow(ctx context.Context, workflowID, runID, name str
 	if !f.open() {
 		return serviceerror.NewNotFound("workflow execution already completed")
 	}
+	if n, ok := arg.(protocol.TaskFinished); ok && name == protocol.SignalTaskFinished {
+		f.finished = append(f.finished, n)
+	}
 	if c, ok := arg.(domain.Callback); ok && name == protocol.SignalCallback {
 		f.signals = append(f.signals, c)
 	}
@@ -346,8 +350,12 @@ func (f *flow) attributes() map[string]string {
 	for k, v := range f.options.TypedSearchAttributes.GetUntypedValues() {
 		all[k.GetName()] = fmt.Sprint(v)
 	}
-	if f.typ == protocol.WorkflowAsyncTask && f.task.State.Terminal() {
+	switch {
+	case f.typ != protocol.WorkflowAsyncTask:
+	case f.task.State.Terminal():
 		all[protocol.AttrState.GetName()] = string(f.task.State)
+	case f.task.Manual != nil:
+		all[protocol.AttrState.GetName()] = "manual"
 	}
 	return all
 }
@@ -371,6 +379,7 @@ func (f *flow) info() *workflowpb.WorkflowExecutionInfo {
 	}
 	if !f.open() {
 		info.CloseTime = timestamppb.New(time.UnixMilli(f.closedAtMs))
+		info.ExecutionDuration = durationpb.New(time.Duration(f.closedAtMs-f.startedAtMs) * time.Millisecond)
 	}
 	for k, v := range f.attributes() {
 		info.SearchAttributes.IndexedFields[k] = payloads(v).Payloads[0]
@@ -401,39 +410,69 @@ func (e *Engine) RecordActivityHeartbeatByID(ctx context.Context, _, workflowID,
 
 type activityHandle struct {
 	client.ActivityHandle
-	out protocol.LogsResult
+	out any
 	err error
 }
 
 func (h activityHandle) Get(_ context.Context, into any) error {
-	if h.err != nil {
+	if h.err != nil || into == nil {
 		return h.err
 	}
 	return converter.GetDefaultDataConverter().FromPayloads(payloads(h.out), into)
 }
 
-// ExecuteActivity plays the activity that reads logs.
-func (e *Engine) ExecuteActivity(ctx context.Context, _ client.StartActivityOptions, activity any, args ...any) (client.ActivityHandle, error) {
+// ExecuteActivity plays the activities that a client runs on its own: reading logs,
+// listing jobs and stopping one.
+func (e *Engine) ExecuteActivity(ctx context.Context, o client.StartActivityOptions, activity any, args ...any) (client.ActivityHandle, error) {
 	if err := e.call(ctx, "ExecuteActivity"); err != nil {
 		return nil, err
 	}
 	if err := e.await(ctx, func() bool { return !e.away }); err != nil {
 		return nil, err
 	}
-	req, ok := args[0].(protocol.LogsRequest)
-	if !ok || activity != protocol.ActivityLogs {
-		return nil, serviceerror.NewInvalidArgument("unknown activity")
-	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	switch req := args[0].(type) {
+	case protocol.LogsRequest:
+		return e.readLogs(req), nil
+	case protocol.ListJobsRequest:
+		return e.listJobs(req, o.TaskQueue), nil
+	case protocol.CancelRequest:
+		e.stopped = append(e.stopped, req.Job)
+		return activityHandle{}, nil
+	}
+	return nil, serviceerror.NewInvalidArgument(fmt.Sprintf("unknown activity %v", activity))
+}
+
+func (e *Engine) readLogs(req protocol.LogsRequest) activityHandle {
 	data, ok := e.logs[req.Handle.ID+"/"+req.Stream]
 	if !ok {
-		return activityHandle{err: crossed(temporal.NewNonRetryableApplicationError("the job keeps no logs", "no-logs", nil))}, nil
+		return activityHandle{err: crossed(temporal.NewNonRetryableApplicationError("the job keeps no logs", "no-logs", nil))}
 	}
 	from := min(req.Offset, int64(len(data)))
 	to := min(from+int64(req.Limit), int64(len(data)))
 	f := e.last(protocol.TaskWorkflowID(req.Tenant, req.TaskID))
 	return activityHandle{out: protocol.LogsResult{
 		Data: data[from:to], Offset: from, Next: to, End: to == int64(len(data)) && f != nil && f.task.State.Terminal(),
-	}}, nil
+	}}
+}
+
+// listJobs gives pages of two, so that whoever lists has to go on. A queue that no
+// worker polls is one without a list.
+func (e *Engine) listJobs(req protocol.ListJobsRequest, queue string) activityHandle {
+	jobs, polled := e.jobs[req.Tool+"@"+queue]
+	if !polled {
+		return activityHandle{err: temporal.NewTimeoutError(enums.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)}
+	}
+	if jobs == nil {
+		return activityHandle{out: protocol.ListJobsResult{}}
+	}
+	const page = 2
+	from := len(req.Cursor)
+	to := min(from+page, len(jobs))
+	out := protocol.ListJobsResult{Supported: true, Jobs: jobs[from:to]}
+	if to < len(jobs) {
+		out.Next = strings.Repeat("x", to)
+	}
+	return activityHandle{out: out}
 }

@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -46,6 +47,21 @@ type Engine struct {
 	held chan struct{}
 	logs map[string][]byte
 	runs int
+	// outside is what the outside says of a task, by workflow id.
+	outside map[string]Outside
+	// jobs are those of each tool, by tool and task queue.
+	jobs map[string][]protocol.ListedJob
+	// stopped are the jobs that were asked to stop.
+	stopped []protocol.Job
+}
+
+// Outside is what the outside says when a task asks it.
+type Outside struct {
+	// Says is one of the protocol's Outside constants.
+	Says string
+	Note string
+	// Event is what follows from it, if anything.
+	Event *domain.Event
 }
 
 // New makes an engine with a worker.
@@ -53,6 +69,7 @@ func New() *Engine {
 	return &Engine{
 		Now:   func() int64 { return time.Now().UnixMilli() },
 		flows: make(map[string][]*flow), changed: make(chan struct{}), calls: make(map[string]int), logs: make(map[string][]byte),
+		outside: make(map[string]Outside), jobs: make(map[string][]protocol.ListedJob),
 	}
 }
 
@@ -171,6 +188,52 @@ func (e *Engine) SetHandle(workflowID string, h *protocol.Handle) {
 	e.last(workflowID).handle = h
 }
 
+// SetOutside says what the outside will say when the task is reconciled.
+func (e *Engine) SetOutside(workflowID string, word Outside) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.outside[workflowID] = word
+}
+
+// SetJobs says which jobs of a tool the worker of a task queue lists. Nil is an
+// executor that cannot list, an empty list one that has none.
+func (e *Engine) SetJobs(tool, queue string, jobs []protocol.ListedJob) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.jobs[tool+"@"+queue] = jobs
+}
+
+// Stopped gives the jobs that were asked to stop by activities of their own.
+func (e *Engine) Stopped() []protocol.Job {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.stopped)
+}
+
+// OpenRun makes a workflow that takes news of tasks, as the run of an agent does.
+func (e *Engine) OpenRun(workflowID string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.runs++
+	e.flows[workflowID] = append(e.flows[workflowID], &flow{
+		id: workflowID, runID: fmt.Sprintf("run-%d", e.runs), typ: typeRun, begun: true, startedAtMs: e.Now(),
+		status: enums.WORKFLOW_EXECUTION_STATUS_RUNNING, updates: make(map[string]answer),
+	})
+}
+
+// typeRun is the type of the workflows of [Engine.OpenRun].
+const typeRun = "AgentRun"
+
+// Finished gives the news of tasks that a run has taken.
+func (e *Engine) Finished(workflowID string) []protocol.TaskFinished {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if f := e.last(workflowID); f != nil {
+		return slices.Clone(f.finished)
+	}
+	return nil
+}
+
 // SetLog says what a job has written to a stream so far.
 func (e *Engine) SetLog(handleID, stream string, data []byte) {
 	e.mu.Lock()
@@ -214,6 +277,9 @@ type flow struct {
 
 	delivery protocol.DeliveryInput
 	record   protocol.DeliveryRecord
+
+	// finished is what a run was told.
+	finished []protocol.TaskFinished
 }
 
 type answer struct {

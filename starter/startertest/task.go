@@ -139,21 +139,88 @@ func (e *Engine) update(f *flow, name string, arg any) (any, error) {
 		}
 		return e.receive(f, a)
 	case protocol.Cancel:
-		return e.change(f, domain.Event{Type: domain.EventCancelRequested, AtMs: min(a.AtMs, now), Reason: a.Reason, By: a.By})
+		return e.change(f, domain.Event{Type: domain.EventCancelRequested, AtMs: min(a.AtMs, now), Reason: a.Reason, By: a.By, WaiterID: a.WaiterID})
+	case protocol.Detach:
+		return e.change(f, domain.Event{Type: domain.EventDetach, AtMs: min(a.AtMs, now), WaiterID: a.WaiterID, Reason: a.Reason, By: a.By})
+	case protocol.Resolve:
+		return e.resolve(f, a)
+	case protocol.Reconcile:
+		return e.reconcile(f)
 	case protocol.Answer:
 		return e.change(f, domain.Event{Type: domain.EventAnswer, AtMs: min(a.AtMs, now), QuestionID: a.QuestionID, Answer: a.Answer, By: a.By})
 	case protocol.Retry:
 		return e.change(f, domain.Event{Type: domain.EventRetry, AtMs: min(a.AtMs, now), TTLMs: a.TTLMs, By: a.By, Reason: a.Reason})
 	case protocol.Attach:
-		out := domain.Outcome{Reason: domain.ReasonAttached, Changed: true, State: f.task.State, Version: f.task.Version}
-		if slices.Contains(f.targets, a.Target) {
-			out.Reason, out.Changed, out.Duplicate = domain.ReasonDuplicateTarget, false, true
-			return out, nil
-		}
-		f.targets = append(slices.Clone(f.targets), a.Target)
-		return out, nil
+		return e.attach(f, a)
 	}
 	return nil, crossed(temporal.NewNonRetryableApplicationError("unknown update "+name, "", nil))
+}
+
+// attach adds a waiter, a target or both. What was there is a repeat, not a refusal.
+func (e *Engine) attach(f *flow, a protocol.Attach) (any, error) {
+	out := domain.Outcome{State: f.task.State, Version: f.task.Version}
+	if a.Waiter != nil {
+		tr, err := domain.Apply(f.task, domain.Event{Type: domain.EventAttach, AtMs: min(a.AtMs, e.Now()), Waiter: a.Waiter})
+		if err != nil {
+			return nil, asApplicationError(err)
+		}
+		f.task = tr.Task
+		out.Reason, out.Changed, out.Duplicate, out.State, out.Version = tr.Reason, tr.Changed, tr.Duplicate, tr.Task.State, tr.Task.Version
+	}
+	if a.Target == "" {
+		return out, nil
+	}
+	if slices.Contains(f.targets, a.Target) {
+		if a.Waiter == nil {
+			out.Reason, out.Duplicate = domain.ReasonDuplicateTarget, true
+		}
+		return out, nil
+	}
+	f.targets = append(slices.Clone(f.targets), a.Target)
+	out.Reason, out.Changed, out.Duplicate = domain.ReasonAttached, true, false
+	return out, nil
+}
+
+// resolve is a person's word; an inline result gets its address first.
+func (e *Engine) resolve(f *flow, a protocol.Resolve) (any, error) {
+	ev := domain.Event{
+		Type: domain.EventResolve, AtMs: min(a.AtMs, e.Now()), Action: a.Action, Result: a.Result, ResultRef: a.ResultRef, ResultHash: a.ResultHash,
+		ContentType: a.ContentType, Bytes: a.Bytes, Error: a.Error, By: a.By, Reason: a.Reason,
+	}
+	ev, _, err := domain.Inline(ev, func(hash string) string { return domain.BlobRef(f.task.Tenant, f.task.ID, hash) })
+	if err != nil {
+		return nil, asApplicationError(err)
+	}
+	return e.change(f, ev)
+}
+
+// reconcile asks what the test says about the outside, and takes the answer.
+func (e *Engine) reconcile(f *flow) (any, error) {
+	word, ok := e.outside[f.id]
+	if !ok {
+		word = Outside{Says: protocol.OutsideNotAsked}
+	}
+	out := protocol.Reconciled{Before: standing(f.task), Outside: word.Says, Note: word.Note}
+	if word.Event != nil {
+		ev := *word.Event
+		if ev.AtMs == 0 {
+			ev.AtMs = e.Now()
+		}
+		tr, err := domain.Apply(f.task, ev)
+		if err != nil {
+			return nil, asApplicationError(err)
+		}
+		f.task = tr.Task
+		if tr.Changed {
+			out.Did = tr.Reason
+		}
+	}
+	out.After = standing(f.task)
+	return out, nil
+}
+
+func standing(t domain.Task) protocol.Standing {
+	return protocol.Standing{State: t.State, Phase: domain.PhaseOf(t), Version: t.Version, Attempt: t.Attempts}
 }
 
 func (e *Engine) change(f *flow, ev domain.Event) (any, error) {

@@ -105,7 +105,7 @@ func liveExternal(b harness.Bed, _ *harness.Script, id string) {
 	b.Callback(id, "ask", domain.Event{Type: domain.EventInputRequired, QuestionID: "q1", Prompt: "merge it?"})
 	_, err := b.Client.Answer(b.Ctx, id, protocol.Answer{QuestionID: "q1", Answer: []byte(`"yes"`), By: "olga"})
 	require.NoError(b.T, err)
-	_, err = b.Client.Attach(b.Ctx, id, "ops")
+	_, err = b.Client.Attach(b.Ctx, id, protocol.Attach{Target: "ops"})
 	require.NoError(b.T, err)
 	b.Callback(id, "end", domain.Event{Type: domain.EventSucceed, Result: []byte(`{"answer": 42}`)})
 }
