@@ -1,0 +1,324 @@
+package activities_test
+
+import (
+	"context"
+	"io"
+	"testing"
+	"time"
+
+	"go.temporal.io/api/serviceerror"
+
+	"github.com/wakepoint/wakepoint/activities"
+	"github.com/wakepoint/wakepoint/activities/tool"
+	"github.com/wakepoint/wakepoint/activities/tool/tooltest"
+	"github.com/wakepoint/wakepoint/domain"
+	"github.com/wakepoint/wakepoint/workflows/protocol"
+)
+
+// promising is the fake with promises of a test's own. A blind one finds nothing.
+type promising struct {
+	*tooltest.Executor
+	promises tool.Promises
+	blind    bool
+}
+
+func (p *promising) Promises() tool.Promises { return p.promises }
+
+func (p *promising) Find(ctx context.Context, key string) (tool.Handle, bool, error) {
+	h, found, err := p.Executor.Find(ctx, key)
+	return h, found && !p.blind, err
+}
+
+// unsafeSubmission is one that must not be made twice.
+func unsafeSubmission() protocol.SubmitRequest {
+	return protocol.SubmitRequest{Job: job(), Input: []byte(`{}`), Effects: domain.EffectsUnsafe}
+}
+
+// The answer to the first submission is lost, having acted or not. What the second
+// try does depends on what the executor can promise and on the tool's effects.
+func TestRepeatedSubmission(t *testing.T) {
+	t.Parallel()
+	here, elsewhere := "host-a", "host-b"
+	for name, tc := range map[string]struct {
+		promises tool.Promises
+		blind    bool
+		effects  domain.Effects
+		decided  bool
+		// second is the host of the second try.
+		second string
+		// want is the type of the second try's error, and how many submissions there
+		// were.
+		want    string
+		submits int
+	}{
+		"found: taken, not submitted again":           {tool.Promises{Find: tool.FindHint}, false, domain.EffectsUnsafe, false, here, "", 1},
+		"not found, harmless":                         {tool.Promises{}, true, domain.EffectsIdempotent, false, here, "", 2},
+		"not found, changes nothing":                  {tool.Promises{}, true, domain.EffectsNone, false, here, "", 2},
+		"not found, unsafe, no promise":               {tool.Promises{}, true, domain.EffectsUnsafe, false, here, protocol.ErrTypeOutcomeUnknown, 1},
+		"not found, unsafe, only a hint":              {tool.Promises{Find: tool.FindHint}, true, domain.EffectsUnsafe, false, here, protocol.ErrTypeOutcomeUnknown, 1},
+		"not found for sure":                          {tool.Promises{Find: tool.FindSure}, true, domain.EffectsUnsafe, false, here, "", 2},
+		"the key is a lock":                           {tool.Promises{SubmitOnce: tool.ScopeAlways}, true, domain.EffectsUnsafe, false, elsewhere, "", 2},
+		"the key is a lock on this host":              {tool.Promises{SubmitOnce: tool.ScopeHost}, true, domain.EffectsUnsafe, false, here, "", 2},
+		"the key is a lock on the other host":         {tool.Promises{SubmitOnce: tool.ScopeHost}, true, domain.EffectsUnsafe, false, elsewhere, protocol.ErrTypeOutcomeUnknown, 1},
+		"a person decided":                            {tool.Promises{}, true, domain.EffectsUnsafe, true, here, "", 2},
+		"found on another host that can be asked too": {tool.Promises{SubmitOnce: tool.ScopeHost}, false, domain.EffectsUnsafe, false, elsewhere, "", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			ex := &promising{Executor: b.tool, promises: tc.promises, blind: tc.blind}
+			b.o.Executors = map[string]tool.Executor{"build": ex}
+			b.tool.LoseAnswer(tooltest.Submit, key, &tool.AmbiguousError{Op: "submit", SubmissionKey: key, Cause: io.EOF})
+			req := unsafeSubmission()
+			req.Effects = tc.effects
+			b.o.Host = here
+			if _, err := b.submit(req); err == nil {
+				t.Fatal("the first answer is lost")
+			}
+			if b.heartbeat["begun"] != true || b.heartbeat["host"] != here {
+				t.Fatalf("the first try leaves %v", b.heartbeat)
+			}
+			b.o.Host, req.Decided = tc.second, tc.decided
+			_, err := b.submit(req)
+			got := ""
+			if err != nil {
+				got = failure(t, err).Type()
+			}
+			if got != tc.want || b.tool.Count(tooltest.Submit, key) != tc.submits {
+				t.Errorf("%v with %d submissions, want %q with %d", err, b.tool.Count(tooltest.Submit, key), tc.want, tc.submits)
+			}
+			if tc.want == "" {
+				return
+			}
+			var cause domain.TaskError
+			if app := failure(t, err); app.Details(&cause) != nil || !app.NonRetryable() || cause.Code != domain.CodeOutcomeUnknown {
+				t.Errorf("%v: %+v", err, cause)
+			}
+			// A third try on the first host knows no more than the second.
+			b.o.Host = elsewhere
+			if _, err := b.submit(req); err == nil || failure(t, err).Type() != protocol.ErrTypeOutcomeUnknown {
+				t.Errorf("a third try: %v", err)
+			}
+		})
+	}
+}
+
+// A new attempt under an old key looks first: a job that runs, or has a result, is
+// taken; one that is over without one is started again.
+func TestRepeatOfAnEarlierAttempt(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		first tool.Observation
+		runs  int
+	}{
+		"it still runs":    {tooltest.Running(), 1},
+		"it has a result":  {tooltest.Succeeded(`1`), 1},
+		"it is lost":       {tooltest.Lost(), 2},
+		"it failed":        {tooltest.Failed("X", true), 2},
+		"it was cancelled": {tooltest.Cancelled(), 2},
+		"nobody knows":     {tooltest.Unknown(), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			b.tool.Script(key, tc.first)
+			if _, err := b.submit(protocol.SubmitRequest{Job: job()}); err != nil {
+				t.Fatal(err)
+			}
+			b.heartbeat = nil
+			again := protocol.SubmitRequest{Job: job(), RepeatOf: 1}
+			again.Attempt = 2
+			if _, err := b.submit(again); err != nil || b.tool.Started(key) != tc.runs {
+				t.Errorf("%v, %d runs, want %d", err, b.tool.Started(key), tc.runs)
+			}
+		})
+	}
+}
+
+// A look that fails decides nothing: neither that there is a job nor that there is
+// none.
+func TestRepeatThatCannotLook(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.tool.Fail(tooltest.Find, key, io.EOF)
+	req := unsafeSubmission()
+	req.RepeatOf = 1
+	_, err := b.submit(req)
+	if app := failure(t, err); app.NonRetryable() || b.tool.Count(tooltest.Submit, key) != 0 {
+		t.Errorf("%v after %d submissions", err, b.tool.Count(tooltest.Submit, key))
+	}
+}
+
+// A refusal for now is no beginning: the next try is no repeat, and comes when the
+// other side said.
+func TestThrottled(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	busy := &tool.ThrottledError{After: 7 * time.Minute, Cause: io.EOF}
+	b.tool.Fail(tooltest.Submit, key, busy, busy)
+	for range 2 {
+		_, err := b.submit(unsafeSubmission())
+		app := failure(t, err)
+		if app.NonRetryable() || app.Type() != protocol.ErrTypeThrottled || app.NextRetryDelay() != 7*time.Minute {
+			t.Fatalf("%v, retry %v, after %v", err, !app.NonRetryable(), app.NextRetryDelay())
+		}
+		if b.heartbeat["begun"] == true {
+			t.Fatal("the try counts as begun")
+		}
+	}
+	if _, err := b.submit(unsafeSubmission()); err != nil || b.tool.Count(tooltest.Find, key) != 0 {
+		t.Errorf("%v, looked %d times", err, b.tool.Count(tooltest.Find, key))
+	}
+	// But one that is refused after an answer was lost stays a repeat.
+	other := setup(t)
+	other.tool.LoseAnswer(tooltest.Submit, key, io.EOF)
+	other.o.Executors = map[string]tool.Executor{"build": &promising{Executor: other.tool, promises: tool.Promises{SubmitOnce: tool.ScopeAlways}, blind: true}}
+	_, _ = other.submit(unsafeSubmission())
+	other.tool.Fail(tooltest.Submit, key, busy)
+	_, _ = other.submit(unsafeSubmission())
+	if other.heartbeat["begun"] != true {
+		t.Error("a refusal made an unknown submission known")
+	}
+}
+
+// What the other side says about the next attempt reaches the task.
+func TestRetryAfterReachesTheTask(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	failed := tooltest.Failed("BUSY", true)
+	failed.Error.RetryAfterMs = 90_000
+	b.tool.Script(key, failed)
+	res, err := b.probe(protocol.ProbeRequest{Job: b.started()})
+	if err != nil || res.Event.RetryAfterMs != 90_000 {
+		t.Errorf("%+v, %v", res.Event, err)
+	}
+	b.tool.Fail(tooltest.Submit, key, &tool.NotStartedError{Failure: tool.Failure{Code: "FULL", Retryable: true, RetryAfterMs: 80_000}})
+	b.heartbeat = nil
+	_, err = b.submit(protocol.SubmitRequest{Job: job()})
+	var cause domain.TaskError
+	var after int64
+	if derr := failure(t, err).Details(&cause, &after); derr != nil || after != 80_000 {
+		t.Errorf("%v: %d, %v", err, after, derr)
+	}
+	started := b.started()
+	b.tool.Fail(tooltest.Observe, key, &tool.ThrottledError{After: time.Hour})
+	_, err = b.probe(protocol.ProbeRequest{Job: started})
+	if app := failure(t, err); app.NextRetryDelay() != time.Hour {
+		t.Errorf("%v, after %v", err, app.NextRetryDelay())
+	}
+}
+
+func (b *bench) run(r protocol.RunRequest) (protocol.ProbeResult, error) {
+	b.t.Helper()
+	return run(b, func(a *activities.Activities) func(context.Context, protocol.RunRequest) (protocol.ProbeResult, error) {
+		return a.Run
+	}, r)
+}
+
+func runRequest() protocol.RunRequest {
+	return protocol.RunRequest{SubmitRequest: protocol.SubmitRequest{Job: job(), Input: []byte(`{}`)}, PollMs: 1}
+}
+
+// Run submits, tells the start, tells progress and gives the end.
+func TestRun(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.tool.Script(key, tooltest.Running(), tooltest.RunningAt(40, "half"), tooltest.RunningAt(40, "half"), tooltest.Succeeded(`{"a":1}`))
+	res, err := b.run(runRequest())
+	if err != nil || res.Event == nil || res.Event.Type != domain.EventSucceed {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	if len(b.signals) != 2 || b.signals[0].name != protocol.SignalSubmitted || b.signals[1].name != protocol.SignalCallback {
+		t.Fatalf("signals %+v", b.signals)
+	}
+	started := b.signals[0].arg.(protocol.JobStarted)
+	if started.Attempt != 1 || started.Handle.Executor != tooltest.Kind {
+		t.Errorf("%+v", started)
+	}
+	if p := b.signals[1].arg.(domain.Callback).Event; *p.Progress != 40 || p.Stage != "half" {
+		t.Errorf("%+v", p)
+	}
+}
+
+// Killed, it goes on by what it left, and submits nothing.
+func TestRunGoesOn(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.tool.Script(key, tooltest.Running(), tooltest.Succeeded(`1`))
+	b.signalErr = serviceerror.NewUnavailable("down")
+	if _, err := b.run(runRequest()); err == nil {
+		t.Fatal("the start could not be told")
+	}
+	b.signalErr = nil
+	res, err := b.run(runRequest())
+	if err != nil || res.Event.Type != domain.EventSucceed || b.tool.Count(tooltest.Submit, key) != 1 {
+		t.Errorf("%+v, %v, %d submissions", res, err, b.tool.Count(tooltest.Submit, key))
+	}
+	// And by a handle that the task knows.
+	known := setup(t)
+	known.tool.Script(key, tooltest.Running(), tooltest.Running(), tooltest.Failed("X", false))
+	req := runRequest()
+	req.Handle = known.started().Handle
+	before := known.tool.Count(tooltest.Submit, key)
+	res, err = known.run(req)
+	if err != nil || res.Event.Type != domain.EventFail || known.tool.Count(tooltest.Submit, key) != before || len(known.signals) != 0 {
+		t.Errorf("%+v, %v", res, err)
+	}
+}
+
+// Looks that fail are repeated; a job that the outside does not know for long is not.
+func TestRunLooksAgain(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.tool.Script(key, tooltest.Running(), tooltest.Succeeded(`1`))
+	b.tool.Fail(tooltest.Observe, key, io.EOF, io.EOF)
+	if res, err := b.run(runRequest()); err != nil || res.Event.Type != domain.EventSucceed {
+		t.Errorf("%+v, %v", res, err)
+	}
+	unknown := setup(t)
+	start := time.UnixMilli(1_800_000_000_000)
+	looks := 0
+	unknown.o.Now = func() time.Time { looks++; return start.Add(time.Duration(looks) * 5 * time.Second) }
+	unknown.tool.Script(key, tooltest.Unknown())
+	_, err := unknown.run(runRequest())
+	if app := failure(t, err); !app.NonRetryable() || app.Type() != "OutsideUnknown" {
+		t.Errorf("%v", err)
+	}
+}
+
+func (b *bench) listJobs(r protocol.ListJobsRequest) (protocol.ListJobsResult, error) {
+	b.t.Helper()
+	return run(b, func(a *activities.Activities) func(context.Context, protocol.ListJobsRequest) (protocol.ListJobsResult, error) {
+		return a.ListJobs
+	}, r)
+}
+
+// lister lists what it is told to, a job a page.
+type lister struct {
+	*promising
+	jobs []tool.Listed
+}
+
+func (l *lister) List(_ context.Context, cursor string) (tool.Listing, error) {
+	if cursor == "" {
+		return tool.Listing{Jobs: l.jobs[:1], Next: "2"}, nil
+	}
+	return tool.Listing{Jobs: l.jobs[1:]}, nil
+}
+
+func TestListJobs(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	plain := &promising{Executor: b.tool}
+	b.o.Executors = map[string]tool.Executor{"build": plain}
+	if res, err := b.listJobs(protocol.ListJobsRequest{Tool: "build"}); err != nil || res.Supported {
+		t.Errorf("%+v, %v: it promises no list", res, err)
+	}
+	plain.promises.List = true
+	b.o.Executors["build"] = &lister{plain, []tool.Listed{{SubmissionKey: "a", State: tool.StateRunning}, {SubmissionKey: "b", State: tool.StateLost, StartedAtMs: 5}}}
+	first, err := b.listJobs(protocol.ListJobsRequest{Tool: "build"})
+	second, err2 := b.listJobs(protocol.ListJobsRequest{Tool: "build", Cursor: first.Next})
+	if err != nil || err2 != nil || !first.Supported || first.Jobs[0].SubmissionKey != "a" || second.Jobs[0].StartedAtMs != 5 || second.Next != "" {
+		t.Errorf("%+v, %+v, %v, %v", first, second, err, err2)
+	}
+}
