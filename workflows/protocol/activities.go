@@ -87,14 +87,18 @@ type SweepInput struct {
 	Host string `json:"host,omitempty"`
 	// TaskQueue is where the activity runs.
 	TaskQueue string `json:"taskQueue"`
+	// DryRun only says what would be deleted.
+	DryRun bool `json:"dryRun,omitempty"`
 }
 
 // SweepReport says what was deleted, and what stayed and why.
 type SweepReport struct {
+	// Looked counts the results or jobs of the tenant that are there; what was
+	// neither deleted nor failed may still be needed.
 	Looked  int `json:"looked"`
 	Deleted int `json:"deleted"`
 	// Gone counts what was deleted because its task is gone, Outlived because its
-	// lifetime is over.
+	// lifetime is over; after a dry run, what would be.
 	Gone     int   `json:"gone,omitempty"`
 	Outlived int   `json:"outlived,omitempty"`
 	Bytes    int64 `json:"bytes,omitempty"`

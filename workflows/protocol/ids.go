@@ -14,6 +14,7 @@ const (
 	kindTask     = "task"
 	kindDelivery = "delivery"
 	kindRun      = "run"
+	kindSweep    = "sweep"
 )
 
 // TaskWorkflowID is `<tenant>/task/<taskId>`.
@@ -37,6 +38,16 @@ func ParseRunWorkflowID(id string) (tenant, runID string, err error) {
 func DeliveryWorkflowID(tenant, key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return tenant + "/" + kindDelivery + "/" + hex.EncodeToString(sum[:])
+}
+
+// SweepScheduleID is the id of the schedule that sweeps: `<tenant>/sweep` for the
+// store of results, `<tenant>/sweep/<host>` for the jobs of a host. The engine adds
+// the time to it for the id of each workflow.
+func SweepScheduleID(tenant, host string) string {
+	if host == "" {
+		return tenant + "/" + kindSweep
+	}
+	return tenant + "/" + kindSweep + "/" + host
 }
 
 func parseWorkflowID(id, kind string) (tenant, rest string, err error) {

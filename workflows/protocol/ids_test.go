@@ -18,6 +18,8 @@ func TestWorkflowIDs(t *testing.T) {
 		{protocol.TaskWorkflowID("acme", "t-1"), "acme/task/t-1"},
 		{protocol.RunWorkflowID("acme", "r.1"), "acme/run/r.1"},
 		{protocol.DeliveryWorkflowID("acme", "k"), "acme/delivery/8254c329a92850f6d539dd376f4816ee2764517da5e0235514af433164480d7a"},
+		{protocol.SweepScheduleID("acme", ""), "acme/sweep"},
+		{protocol.SweepScheduleID("acme", "host-7"), "acme/sweep/host-7"},
 	} {
 		if tc.got != tc.want {
 			t.Errorf("got %q, want %q", tc.got, tc.want)
