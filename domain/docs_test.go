@@ -13,18 +13,19 @@ import (
 // -update it rewrites them, otherwise they must be byte-equal.
 func TestDocs(t *testing.T) {
 	t.Parallel()
-	golden(t, "../docs/states.md", statesPage())
+	golden(t, "../docs/states.md", statesPage(t))
 	golden(t, "../docs/reasons.md", reasonsPage(t))
 }
 
 const printed = "<!-- Printed from the code: go test ./domain -run TestDocs -update -->\n\n"
 
-func statesPage() string {
+func statesPage(t *testing.T) string {
+	t.Helper()
 	var b strings.Builder
 	b.WriteString(printed + `# The states of a task
 
 A task is in one of six states; the last four are ends. What moves it are events: callbacks from outside, and what Wakepoint
-says to itself (the deadline, a cancel request, a lost worker, an answer, a manual retry).
+says to itself (the deadline, a cancel request, a lost worker, an answer, a person's word on lost work, a manual retry).
 
 `)
 	b.WriteString(chart())
@@ -70,6 +71,14 @@ so that it is kept, and told, like one that found the task expired.
 		fmt.Fprintf(&b, "| %d | %s | %s | %s | %s | %s | %s | %s |\n", i+1, or(names(r.On, ", "), "any"), or(names(r.From, ", "), "any"), r.When, to, r.Kind, reason, notify)
 	}
 	b.WriteString("\nAn event of an unknown type that no rule takes is an `invalid-request`.\n")
+	b.WriteString(`
+## How it ended
+
+Ends that have the same state are told apart by their kind, with who ended it beside: a person, the name of a callback's source,
+` + "`callback`, `probe`, `timer`" + `. One kind is no end of the task: everybody who waited lost patience, and the work goes on.
+
+`)
+	b.WriteString(endsTable(t))
 	return b.String()
 }
 
