@@ -70,10 +70,12 @@ func drop(w http.ResponseWriter) {
 	_ = c.Close()
 }
 
-// hang waits for the time of a hang, or until the client has gone or the server closes.
-func (s *Server) hang(r *http.Request) {
+func (s *Server) hang(r *http.Request) { s.wait(r, s.o.Hang) }
+
+// wait waits for a time, or until the client has gone or the server closes.
+func (s *Server) wait(r *http.Request, d time.Duration) {
 	select {
-	case <-time.After(s.o.Hang):
+	case <-time.After(d):
 	case <-r.Context().Done():
 	case <-s.ctx.Done():
 	}
@@ -291,10 +293,16 @@ func (s *Server) del(w http.ResponseWriter, r *http.Request, m Mode) {
 }
 
 func (s *Server) find(w http.ResponseWriter, r *http.Request, m Mode) {
-	key := r.URL.Query().Get("key")
+	sub := Submission{Mode: m, Key: r.URL.Query().Get("key")}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k := s.keyOf(Submission{Mode: m, Key: key})
+	if m == Unsafe && s.keyOf(sub).newest() == nil {
+		// What was sent before it was asked gets the time to come in.
+		s.mu.Unlock()
+		s.wait(r, s.o.Transit)
+		s.mu.Lock()
+	}
+	k := s.keyOf(sub)
 	j := k.newest()
 	if j == nil {
 		k.fence++

@@ -43,6 +43,10 @@ type Options struct {
 	// Hang is how long it hangs.
 	// Default: 5 s.
 	Hang time.Duration
+	// Transit is how long a request may be on its way: the find of /unsafe/ waits so long before it
+	// says no.
+	// Default: 250 ms.
+	Transit time.Duration
 	// RetryAfter is what it says when it throttles, in whole seconds.
 	// Default: 1 s.
 	RetryAfter time.Duration
@@ -118,6 +122,9 @@ func New(o Options) (*Server, error) {
 	}
 	if o.Hang == 0 {
 		o.Hang = 5 * time.Second
+	}
+	if o.Transit == 0 {
+		o.Transit = 250 * time.Millisecond
 	}
 	if o.RetryAfter == 0 {
 		o.RetryAfter = time.Second

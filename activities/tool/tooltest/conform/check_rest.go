@@ -60,10 +60,26 @@ var errorChecks = []check{
 	{Check{"error-lost-answer", "a submit whose answer was lost is not called definite or throttled, for its job runs", ambiguity}, needsHook("LoseAnswer", hasLoseAnswer), errorLostAnswer},
 	{Check{"error-lost-request", "a submit whose request was lost can be repeated, and starts one job then", ambiguity}, either(needsLock, needsHook("LoseRequest", hasLoseRequest)), errorLostRequest},
 	{Check{"error-repeat", "a submit is repeated after a lost answer without starting a second job", ambiguity}, either(needsLock, needsHook("LoseAnswer", hasLoseAnswer)), errorRepeat},
+	{Check{"error-throttled", "a submit that the outside refuses for now is a tool.ThrottledError: it started nothing, and the same again starts one job", "tool.ThrottledError"}, needsHook("Throttle", hasThrottle), errorThrottled},
 	{Check{"error-context", "a submit whose context is over says that nothing was started only when that is so", ambiguity}, nil, errorContext},
 }
 
 func hasRefuse(s Subject) bool { return s.Refuse != nil }
+
+func hasThrottle(s Subject) bool { return s.Throttle != nil }
+
+func errorThrottled(c *bench) {
+	req := c.request(Plan{})
+	c.s.Throttle(c, req.SubmissionKey)
+	h, err := c.ex.Submit(c.Context(), req)
+	if !errors.Is(err, tool.ErrThrottled) {
+		c.breach("a submit that is refused for now: handle %s, error %v", show(h), err)
+	}
+	c.stillStarted(req.SubmissionKey, 0)
+	c.submit(c.another(), req)
+	c.awaitStarted(req.SubmissionKey, 1)
+	c.stillStarted(req.SubmissionKey, 1)
+}
 
 func errorRefused(c *bench) {
 	req := c.request(Plan{})

@@ -76,6 +76,9 @@ func subject(fake *tooltest.Executor, build func() tool.Executor) conform.Subjec
 			_, err := ex.Submit(t.Context(), req)
 			return err
 		},
+		Throttle: func(_ conform.T, key string) {
+			fake.Fail(tooltest.Submit, key, &tool.ThrottledError{After: time.Millisecond})
+		},
 		Refuse: func(_ conform.T, key string) json.RawMessage {
 			fake.Fail(tooltest.Submit, key, &tool.NotStartedError{Failure: tool.Failure{Code: "REFUSED", Message: "scripted"}})
 			return json.RawMessage(`{}`)

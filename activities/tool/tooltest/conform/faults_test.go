@@ -282,6 +282,15 @@ func faults() []fault {
 				return h, err
 			}
 		}, nil},
+		{"what is refused for now is called refused for good", "error-throttled", func(f *faulty, _ *sync.Map) {
+			f.submit = func(req tool.Request) (tool.Handle, error) {
+				h, err := f.Executor.Submit(ctx, req)
+				if errors.Is(err, tool.ErrThrottled) {
+					err = &tool.NotStartedError{Failure: tool.Failure{Code: "BUSY", Message: "429"}, Cause: errors.New("429")}
+				}
+				return h, err
+			}
+		}, nil},
 		{"the result is that of another key", "observe-results-apart", func(f *faulty, last *sync.Map) {
 			f.see(func(_ tool.Handle, obs *tool.Observation) {
 				if obs.State == tool.StateSucceeded {

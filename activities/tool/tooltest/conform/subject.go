@@ -84,6 +84,10 @@ type Subject struct {
 	// Default: none, the outside refuses no input.
 	Refuse func(t T, key string) json.RawMessage
 
+	// Throttle makes the outside refuse the next submit of a key for now, without acting.
+	// Default: none, the outside is never busy.
+	Throttle func(t T, key string)
+
 	// NoRestart says why a key whose job ended without success is not started again for a higher
 	// attempt, as when the outside answers a known key with the old job. It is printed.
 	// Default: empty, it is started again.
