@@ -1,0 +1,3 @@
+// Package limits shows on the real engine that limits on jobs at a time, rates,
+// priorities and fairness hold, under a backlog.
+package limits

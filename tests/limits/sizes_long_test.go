@@ -1,0 +1,5 @@
+//go:build long
+
+package limits
+
+const manyOfTheBig, fewOfTheSmall = 1900, 100
