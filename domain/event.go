@@ -71,7 +71,8 @@ type Event struct {
 	// TTLMs is the new time to live of a manual retry.
 	TTLMs int64 `json:"ttlMs,omitempty"`
 	// RetryAfterMs is how long the other side wants to be left alone before the next
-	// attempt. The wait is never shorter, and at most [MaxRetryAfterMs].
+	// attempt. The wait is never shorter, up to [MaxRetryAfterMs]; up to a tenth is
+	// added to it by lot.
 	RetryAfterMs int64 `json:"retryAfterMs,omitempty"`
 	// Waiter is who begins to wait, WaiterID who cancels or waits no longer.
 	Waiter   *Waiter `json:"waiter,omitempty"`

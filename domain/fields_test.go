@@ -219,6 +219,10 @@ func TestTaskJSON(t *testing.T) {
 	now := task(t, `late=record lease=9; start at=5 worker=w; input-required at=6 question=q prompt=p; answer at=7 question=q answer=[1]; cancel-requested at=8 by=ann; fail at=9 error=boom`)
 	now.Tenant, now.RunID, now.ToolCallID, now.Tool, now.Title = "acme", "run", "call", "tool", "title"
 	now.IdempotencyKey, now.Priority, now.Labels, now.ResultTTLMs = "key", 2, map[string]string{"a": "b"}, 5
+	now.Waiters = []domain.Waiter{{ID: "submitter", RunID: "run", ToolCallID: "call", AtMs: 1, LeftAtMs: 2, LeftFor: "wait-timeout"}}
+	now.Manual = &domain.Manual{SinceMs: 3, Why: "lost", Compensation: "undo_1", CompensationFailed: "stuck"}
+	now.DecidedFor = 2
+	now.Policy.OnUnknown, now.Policy.ExpectsCallback, now.Policy.ShowsStall = "manual", true, true
 	now.Late, now.Confirmed = &domain.LateResult{ResultRef: "r", ResultHash: "h", AtMs: 3}, yes(false)
 	raw, err := json.MarshalIndent(now, "", "  ")
 	if err != nil {

@@ -40,7 +40,8 @@ func TestCheckChosenID(t *testing.T) {
 	t.Parallel()
 	for id, good := range map[string]bool{
 		"build-1": true, "task": true, "key": true, "Task_1": true, "mytask_1": true,
-		"task_1": false, "task_": false, "key_abc": false, "key_": false, "": false, "a b": false, strings.Repeat("x", 129): false,
+		"undo": true, "cache-7": true,
+		"task_1": false, "task_": false, "key_abc": false, "key_": false, "cache_abc_1": false, "undo_abc": false, "undo_": false, "": false, "a b": false, strings.Repeat("x", 129): false,
 	} {
 		if err := domain.CheckChosenID(id); (err == nil) != good || !good && field(err) != "taskId" {
 			t.Errorf("%q: %v", id, err)
@@ -76,6 +77,48 @@ func TestKeyedID(t *testing.T) {
 	}
 	if long := domain.KeyedID(secret, "acme", strings.Repeat("k", 100_000)); len(long) != len(id) {
 		t.Errorf("the id of a long key has %d characters", len(long))
+	}
+}
+
+// TestCacheID: equal calls are one task, and whatever makes them differ makes
+// another.
+func TestCacheID(t *testing.T) {
+	t.Parallel()
+	secret := []byte("installation")
+	key := domain.CacheKey{Tenant: "acme", Tool: "build", Version: "2", Input: `{"a":1}`, Bucket: 7}
+	id := domain.CacheID(secret, key, 1)
+	if !regexp.MustCompile(`^cache_[a-z2-7]{52}_1$`).MatchString(id) || domain.CheckID("taskId", id) != nil || domain.CheckChosenID(id) == nil {
+		t.Errorf("the id is %s", id)
+	}
+	if next := domain.CacheID(secret, key, 2); strings.TrimSuffix(next, "_2") != strings.TrimSuffix(id, "_1") {
+		t.Errorf("generation 2 of %s is %s", id, next)
+	}
+	others := map[string]string{
+		"another secret":     domain.CacheID([]byte("another"), key, 1),
+		"parts run together": domain.CacheID(secret, domain.CacheKey{Tenant: "acme", Tool: "build2", Version: "", Input: `{"a":1}`, Bucket: 7}, 1),
+		"the keyed id":       domain.KeyedID(secret, "acme", "build"),
+	}
+	for name, change := range map[string]func(k *domain.CacheKey){
+		"another tenant":  func(k *domain.CacheKey) { k.Tenant = "umbrella" },
+		"another tool":    func(k *domain.CacheKey) { k.Tool = "test" },
+		"another version": func(k *domain.CacheKey) { k.Version = "3" },
+		"no version":      func(k *domain.CacheKey) { k.Version = "" },
+		"another input":   func(k *domain.CacheKey) { k.Input = `{"a":2}` },
+		"another bucket":  func(k *domain.CacheKey) { k.Bucket = 8 },
+		"a bucket before": func(k *domain.CacheKey) { k.Bucket = -7 },
+	} {
+		k := key
+		change(&k)
+		others[name] = domain.CacheID(secret, k, 1)
+	}
+	for name, other := range others {
+		if other == id {
+			t.Errorf("%s gives the same id", name)
+		}
+	}
+	// Computed by another program.
+	if id != "cache_x6rb3fxo35xx3hdfkfdmg2tuew66sd2daxh2nilbkhff2hygtylq_1" {
+		t.Errorf("the id of this call has changed, so that every cached result is lost: %s", id)
 	}
 }
 

@@ -1,6 +1,7 @@
 package domain_test
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"testing"
@@ -75,9 +76,23 @@ func TestOracleAgrees(t *testing.T) {
 	}
 }
 
+// noise gives n bytes that depend on the seed alone.
+func noise(seed uint64, n int) []byte {
+	var out []byte
+	for i := 0; len(out) < n; i++ {
+		sum := sha256.Sum256(fmt.Appendf(nil, "%d/%d", seed, i))
+		out = append(out, sum[:]...)
+	}
+	return out[:n]
+}
+
 func FuzzApply(f *testing.F) {
 	f.Add([]byte(""))
 	f.Add([]byte("a task that is started, reports and succeeds, and then some"))
+	// Long enough to reach a person, an undoing and several waiters.
+	for seed := range uint64(100) {
+		f.Add(noise(seed, 900))
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if err := live(domaintest.GenFrom(data), min(len(data)/6+1, 200), newMet()); err != nil {
 			t.Fatal(err)

@@ -51,6 +51,32 @@ func TestNext(t *testing.T) {
 		{"cancelled while queued", "; cancel-requested at=5", 5, domain.Plan{Close: true}},
 		{"cancelled and confirmed", "; start at=1; cancel-requested at=5; cancelled at=6", 6, domain.Plan{Close: true}},
 		{"cancelled, unconfirmed", "; start at=1; cancel-requested at=5; cancel-timeout at=6", 6, domain.Plan{Close: true, CancelOutside: true}},
+		{"a person looks for it", "lease=50 " + asked, 5, deadline(domain.Plan{LeaseMs: 50})},
+		{"a person looks for it, cancelling", "cancelGrace=100 " + asked + "; cancel-requested at=5", 5, domain.Plan{CancelOutside: true, WakeAtMs: 105, WakeFor: domain.WakeCancelGrace}},
+		{"a person looks for it, the grace is over", "cancelGrace=100 " + asked + "; cancel-requested at=5", 105, deadline(domain.Plan{CancelOutside: true, AskOutside: true})},
+		{"a person looked for it, and it came back", "lease=50 " + asked + "; heartbeat at=6", 6, deadline(domain.Plan{Probe: true, Lease: true, LeaseMs: 50})},
+		{"a person wants it again", asked + "; resolve at=6 action=repeat", 6, deadline(domain.Plan{Submit: true})},
+		{"a person wants it again, and somebody outside is to start it", "external " + asked + "; resolve at=6 action=repeat", 6, deadline(domain.Plan{})},
+		{"a person found it done", asked + "; resolve at=6 action=succeeded ref=r hash=h", 6, domain.Plan{Close: true}},
+		{"a person found it not done", asked + "; resolve at=6 action=failed", 6, domain.Plan{Close: true}},
+		{"a person wants it again, and it was to be cancelled", asked + "; cancel-requested at=5; resolve at=6 action=repeat", 6, domain.Plan{Close: true, CancelOutside: true}},
+		{"nobody found out", asked + "; expire at=1000", 1000, domain.Plan{Close: true, CancelOutside: true}},
+		{"being undone", "lease=50 " + undoing, 5, deadline(domain.Plan{LeaseMs: 50, Compensate: true})},
+		{"being undone, cancelling", "cancelGrace=100 " + undoing + "; cancel-requested at=5", 5, deadline(domain.Plan{CancelOutside: true, Compensate: true})},
+		{"being undone, the grace is over", "cancelGrace=100 " + undoing + "; cancel-requested at=5", 105, deadline(domain.Plan{CancelOutside: true, Compensate: true})},
+		{"could not be undone", stuck, 5, deadline(domain.Plan{})},
+		{"could not be undone, the grace is over", "cancelGrace=100 " + undoing + "; cancel-requested at=5; compensated at=200 error=stuck", 200, deadline(domain.Plan{CancelOutside: true, AskOutside: true})},
+		{"undone", undoing + "; compensated at=5", 5, domain.Plan{WakeAtMs: 105, WakeFor: domain.WakeRetry}},
+		{"shows that it stalls", "stall=50 showsStall; start at=10", 59, domain.Plan{Probe: true, WakeAtMs: 60, WakeFor: domain.WakeStall}},
+		{"has stalled, and is shown so once", "stall=50 showsStall; start at=10", 60, deadline(domain.Plan{Probe: true})},
+		{"shows that it stalls, later after progress", "stall=50 showsStall; start at=10; progress at=40 progress=1", 60, domain.Plan{Probe: true, WakeAtMs: 90, WakeFor: domain.WakeStall}},
+		{"stalls after its deadline", "stall=5000 showsStall; start at=10", 11, deadline(domain.Plan{Probe: true})},
+		{"stalls, and shows it when somebody asks", "stall=50; start at=10", 11, deadline(domain.Plan{Probe: true})},
+		{"never stalls", "showsStall; start at=10", 11, deadline(domain.Plan{Probe: true})},
+		{"stalls after the grace of a cancel", "stall=50 showsStall cancelGrace=20; start at=10; cancel-requested at=11", 12, domain.Plan{Probe: true, CancelOutside: true, WakeAtMs: 31, WakeFor: domain.WakeCancelGrace}},
+		{"stalls before the grace of a cancel", "stall=50 showsStall cancelGrace=100; start at=10; cancel-requested at=11", 12, domain.Plan{Probe: true, CancelOutside: true, WakeAtMs: 60, WakeFor: domain.WakeStall}},
+		{"stands still while a person looks for it", "stall=50 showsStall " + asked, 5, deadline(domain.Plan{})},
+		{"stands still while queued", "stall=50 showsStall", 5, deadline(domain.Plan{Submit: true})},
 	} {
 		now := task(t, c.life)
 		got := domain.Next(now, c.nowMs)
@@ -137,6 +163,20 @@ func TestAsked(t *testing.T) {
 		{"cancelling, the grace is over, no answer", cancelling, false, false, 105, domain.EventCancelTimeout, domain.ReasonCancelUnconfirmed},
 		{"cancelling, it is gone", cancelling, false, true, 60, domain.EventRequeue, domain.ReasonCancelled},
 		{"cancelling and suspected, it works", cancelling + "; suspect at=50", true, false, 60, domain.EventLeaseRenewed, domain.ReasonLeaseRenewed},
+		{"a person looks for it, it works", asked, true, false, 60, domain.EventLeaseRenewed, domain.ReasonLeaseRenewed},
+		{"a person looks for it, no answer", asked, false, false, 60, "", ""},
+		{"a person looks for it, it is gone", asked, false, true, 60, "", ""},
+		{"a person looks for it, cancelling, within the grace", "cancelGrace=100 " + asked + "; cancel-requested at=5", false, true, 104, "", ""},
+		{"a person looks for it, cancelling, no answer", "cancelGrace=100 " + asked + "; cancel-requested at=5", false, false, 105, domain.EventCancelTimeout, domain.ReasonCancelUnconfirmed},
+		{"a person looks for it, cancelling, it is gone", "cancelGrace=100 " + asked + "; cancel-requested at=5", false, true, 105, domain.EventRequeue, domain.ReasonCancelled},
+		{"a person looks for it, cancelling, it works", "cancelGrace=100 " + asked + "; cancel-requested at=5", true, false, 105, domain.EventLeaseRenewed, domain.ReasonLeaseRenewed},
+		{"it came back, cancelling, it works", "cancelGrace=100 " + asked + "; cancel-requested at=5; heartbeat at=6", true, false, 105, domain.EventCancelTimeout, domain.ReasonCancelUnconfirmed},
+		{"being undone, it works", undoing, true, false, 60, "", ""},
+		{"being undone, it is gone", undoing, false, true, 60, "", ""},
+		{"being undone, cancelling, no answer", "cancelGrace=100 " + undoing + "; cancel-requested at=5", false, false, 105, "", ""},
+		{"being undone, cancelling, it is gone", "cancelGrace=100 " + undoing + "; cancel-requested at=5", false, true, 105, "", ""},
+		{"could not be undone, it works", stuck, true, false, 60, domain.EventLeaseRenewed, domain.ReasonLeaseRenewed},
+		{"unsafe, it is gone", "effects=unsafe unknown=manual; start at=1", false, true, 60, domain.EventRequeue, domain.ReasonManual},
 		{"queued", "", false, true, 60, "", ""},
 		{"ended", "; start at=1; fail at=2", false, true, 60, "", ""},
 	} {
@@ -176,10 +216,37 @@ func TestSubmissionKey(t *testing.T) {
 		"id=job; start at=1; fail at=2; retry at=3 ttl=9":                                  "job/2",
 		"id=job; start at=1; cancelled at=2; retry at=3 ttl=9":                             "job/2",
 		"id=job; cancel-requested at=2; retry at=3 ttl=9":                                  "job/1",
+		"id=job " + asked: "job/1",
+		"id=job " + asked + "; resolve at=4 action=repeat": "job/1",
+		"id=job " + asked + "; resolve at=4 action=failed": "job/2",
+		"id=job " + asked + "; heartbeat at=4":             "job/1",
+		"id=job " + undoing + "; compensated at=4":         "job/2",
+		"id=job " + stuck: "job/1",
+		"id=job " + stuck + "; resolve at=5 action=repeat": "job/1",
 	} {
 		if got := task(t, life).SubmissionKey(); got != want {
 			t.Errorf("%s: %s, not %s", life, got, want)
 		}
+	}
+}
+
+// TestCompensationID: what undoes an attempt has one id, so that it runs once, and a
+// caller cannot take it.
+func TestCompensationID(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for _, task := range []string{"t", "t#1", "t1", "task_1", strings.Repeat("x", domain.MaxID)} {
+		for attempt := 1; attempt < 12; attempt++ {
+			id := domain.CompensationID(task, attempt)
+			if id != domain.CompensationID(task, attempt) || seen[id] || domain.CheckID("taskId", id) != nil || domain.CheckChosenID(id) == nil {
+				t.Errorf("attempt %d of %s is undone by %s", attempt, task, id)
+			}
+			seen[id] = true
+		}
+	}
+	// Computed by another program.
+	if got := domain.CompensationID("task_1", 2); got != "undo_fcwadnabf26i267yrpcxzs26zulu4nwh" {
+		t.Errorf("the ids have changed, so that what was undone would be undone again: %s", got)
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"github.com/wakepoint/wakepoint/domain"
 )
 
+const resolveStep = "find out whether the work was done, then say so: wakepoint task resolve t --succeeded --result RESULT, --failed, or --repeat"
+
 // TestView: what people see of a task, phase by phase.
 func TestView(t *testing.T) {
 	t.Parallel()
@@ -38,6 +40,16 @@ func TestView(t *testing.T) {
 		{"late=record; expire at=1000; succeed at=1001 ref=r hash=h", domain.PhaseExpired, "", "a result came after the deadline and was kept as lateResult; use it, or retry the task"},
 		{"; cancel-requested at=2", domain.PhaseCancelled, "", ""},
 		{"; start at=1; cancelled at=2", domain.PhaseCancelled, "", ""},
+		{asked, domain.PhaseWaitingInput, "a person to find out whether the work was done", resolveStep},
+		{"external " + asked, domain.PhaseWaitingInput, "a person to find out whether the work was done", resolveStep},
+		{asked + "; input-required at=4 question=q prompt=p; requeue at=5", domain.PhaseWaitingInput, "a person to find out whether the work was done", resolveStep},
+		{asked + "; heartbeat at=4", domain.PhaseRunning, "the tool to end", ""},
+		{undoing, domain.PhaseWaitingExternal, "task undo_1 to undo what may have been done", ""},
+		{stuck, domain.PhaseWaitingInput, "a person to find out whether the work was done", resolveStep},
+		{asked + "; resolve at=4 action=repeat", domain.PhaseSubmitted, "a worker that runs the tool", ""},
+		{asked + "; resolve at=4 action=failed", domain.PhaseFailed, "", "read the error and the logs, then retry the task"},
+		{undoing + "; compensated at=4", domain.PhaseRetryWait, "the end of the retry wait", ""},
+		{asked + "; expire at=1000", domain.PhaseExpired, "", "retry the task with more time"},
 		{"; start at=1; cancel-requested at=2; cancel-timeout at=3", domain.PhaseCancelled, "", "check outside whether the work has stopped, nobody confirmed it"},
 	} {
 		now := task(t, c.life)
@@ -90,6 +102,8 @@ func TestStalled(t *testing.T) {
 		{"; start at=10", 999, false},
 		{"stall=100", 999, false},
 		{"stall=100; start at=10; fail at=20", 999, false},
+		{"stall=100 " + asked, 999, false},
+		{"stall=100 " + asked + "; heartbeat at=5", 999, true},
 	} {
 		if got := domain.Describe(task(t, c.life), c.nowMs).Stalled; got != c.stalled {
 			t.Errorf("%s at %d: stalled %v", c.life, c.nowMs, got)
