@@ -49,6 +49,11 @@ type Options struct {
 	// undoes the work of others. Without them nothing is undone.
 	Tools func(name string) (config.Tool, bool)
 	Tasks Tasks
+	// Stored is the store of results as sweeps see it. Without it, or without Tasks,
+	// nothing is swept.
+	Stored Stored
+	// Lifetimes are how long results are kept.
+	Lifetimes Lifetimes
 	// TaskQueue is where tasks run. Default: [protocol.DefaultTaskQueue].
 	TaskQueue string
 	// HTTP sends webhooks. Default: a client without proxy and redirects.
@@ -83,5 +88,6 @@ func New(o Options) (*Activities, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
+	o.Lifetimes = o.Lifetimes.withDefaults()
 	return &Activities{o: o}, nil
 }

@@ -21,6 +21,7 @@ type Worker struct {
 	o       Options
 	workers []sdkworker.Worker
 	queues  []string
+	sweeps  *scheduler
 }
 
 // New makes a worker. Every tool is checked here, so that a program that is not
@@ -38,6 +39,7 @@ func New(o Options) (*Worker, error) {
 	acts, err := activities.New(activities.Options{
 		Executors: executors, Blobs: o.Store, Signals: o.Temporal, Targets: targets, HTTP: o.HTTP, Logger: o.Logger,
 		Host: o.Host, Tools: o.Config.Tool, Tasks: o.Temporal, TaskQueue: o.TaskQueue,
+		Stored: o.Store, Lifetimes: activities.LifetimesOf(o.Config),
 	})
 	if err != nil {
 		return nil, err
@@ -46,7 +48,7 @@ func New(o Options) (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Worker{o: o}
+	w := &Worker{o: o, sweeps: o.scheduler(executors)}
 	for i, q := range queues {
 		sw := sdkworker.New(o.Temporal, q.name, o.sdkOptions(q, i == 0))
 		if i == 0 {
@@ -134,12 +136,14 @@ func (w *Worker) Start() error {
 			return fmt.Errorf("task queue %s: %w", w.queues[i], err)
 		}
 	}
+	w.sweeps.start()
 	w.o.Logger.Info("worker started", "taskQueues", w.queues, "tools", len(w.o.Config.Tools))
 	return nil
 }
 
 // Stop takes nothing new and waits for what runs, at most the stop timeout.
 func (w *Worker) Stop() {
+	w.sweeps.close()
 	for i := len(w.workers) - 1; i >= 0; i-- {
 		w.workers[i].Stop()
 	}
@@ -160,6 +164,7 @@ func (w *Worker) Run(ctx context.Context) error {
 func RegisterWorkflows(r sdkworker.WorkflowRegistry) {
 	r.RegisterWorkflowWithOptions(workflows.AsyncTask, workflow.RegisterOptions{Name: protocol.WorkflowAsyncTask})
 	r.RegisterWorkflowWithOptions(workflows.Delivery, workflow.RegisterOptions{Name: protocol.WorkflowDelivery})
+	r.RegisterWorkflowWithOptions(workflows.Sweep, workflow.RegisterOptions{Name: protocol.WorkflowSweep})
 }
 
 // named is an activity and its public name.
@@ -181,6 +186,8 @@ func RegisterActivities(r sdkworker.ActivityRegistry, a *activities.Activities) 
 		{protocol.ActivityLogs, a.Logs},
 		{protocol.ActivityCompensate, a.Compensate},
 		{protocol.ActivityListJobs, a.ListJobs},
+		{protocol.ActivitySweepBlobs, a.SweepBlobs},
+		{protocol.ActivitySweepJobs, a.SweepJobs},
 	}...) {
 		r.RegisterActivityWithOptions(x.f, activity.RegisterOptions{Name: x.name})
 	}

@@ -1,0 +1,104 @@
+package activities
+
+import (
+	"time"
+
+	"github.com/wakepoint/wakepoint/activities/tool"
+	"github.com/wakepoint/wakepoint/config"
+)
+
+// safetyAge is how old something must be to be deleted because there is no task of
+// its name: a result may be stored a moment before its task can be found.
+const safetyAge = time.Hour
+
+// Lifetimes are how long results are kept after the end of their task.
+type Lifetimes struct {
+	// Result is the installation's, for a task that has none of its own. Default:
+	// [config.DefaultResultTTL].
+	Result time.Duration
+	// Shortest and Longest are of all tools and the installation. Default: Result.
+	Shortest, Longest time.Duration
+}
+
+// LifetimesOf takes them from a configuration.
+func LifetimesOf(c *config.Config) Lifetimes {
+	l := Lifetimes{Result: c.ResultTTL, Shortest: c.ResultTTL, Longest: c.ResultTTL}
+	for _, t := range c.Tools {
+		l.Shortest, l.Longest = min(l.Shortest, t.ResultTTL), max(l.Longest, t.ResultTTL)
+	}
+	return l
+}
+
+func (l Lifetimes) withDefaults() Lifetimes {
+	if l.Result == 0 {
+		l.Result = config.DefaultResultTTL
+	}
+	if l.Shortest == 0 {
+		l.Shortest = l.Result
+	}
+	if l.Longest == 0 {
+		l.Longest = l.Result
+	}
+	return l
+}
+
+// young says that something can't be due whatever became of its task, because a task
+// ends after what it left was made. It spares most look-ups.
+func (l Lifetimes) young(madeAt, now time.Time) bool { return now.Sub(madeAt) < l.Shortest }
+
+// gone says that what was made then may go when there is no task of its name. It is
+// kept as long as if its task had just ended, at least: when two engines share a
+// store by mistake, neither takes from the other what is not due anyway.
+func (l Lifetimes) gone(madeAt, now time.Time) bool {
+	return !madeAt.IsZero() && now.Sub(madeAt) >= max(safetyAge, l.Longest)
+}
+
+// due is why something is deleted.
+type due string
+
+// The reasons.
+const (
+	dueNot      due = ""
+	dueGone     due = "gone"
+	dueOutlived due = "outlived"
+)
+
+// fate is what became of the task that something was kept for. The zero value is a
+// task that is open.
+type fate struct {
+	// gone says that the engine knows no such task.
+	gone bool
+	// closed says that its workflow has closed, and runID which run of it did.
+	closed bool
+	runID  string
+	// until is when the lifetime of a closed task is over.
+	until time.Time
+	// retryable says that a person may still have a closed task retried.
+	retryable bool
+}
+
+// result says whether a stored result may go. It does not matter which attempt left
+// it: a task that was retried is open again and keeps all.
+func (f fate) result(l Lifetimes, madeAt, now time.Time) due {
+	switch {
+	case f.gone && l.gone(madeAt, now):
+		return dueGone
+	case f.closed && !now.Before(f.until):
+		return dueOutlived
+	}
+	return dueNot
+}
+
+// job says whether what is kept of an outside job may go. A job that did its work, or
+// of which nobody knows, stays while its task could be retried: the retry finds it and
+// does not do the work again.
+func (f fate) job(l Lifetimes, s tool.State, startedAt, now time.Time) due {
+	if s == tool.StateRunning {
+		return dueNot
+	}
+	definite := s == tool.StateFailed || s == tool.StateCancelled
+	if f.closed && f.retryable && !definite {
+		return dueNot
+	}
+	return f.result(l, startedAt, now)
+}
