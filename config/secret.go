@@ -66,6 +66,27 @@ func Secret(c *Config, getenv func(string) string) ([]byte, error) {
 	return secret, nil
 }
 
+// SecretSource says from where [Secret] would get the secret, and makes none: "" means
+// that the first process to need one will. The error is that of [Secret].
+func SecretSource(c *Config, getenv func(string) string) (string, error) {
+	path := filepath.Join(c.DataDir, secretFile)
+	from := "file " + path
+	switch {
+	case c.Secret.Env != "":
+		from = "environment variable " + c.Secret.Env
+	case c.Secret.File != "":
+		from = "file " + c.Secret.File
+	case getenv(EnvSecret) != "":
+		from = "environment variable " + EnvSecret
+	default:
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+			return "", nil
+		}
+	}
+	_, err := Secret(c, getenv)
+	return from, err
+}
+
 func installationSecret(c *Config, getenv func(string) string) ([]byte, error) {
 	switch {
 	case !c.Secret.IsZero():

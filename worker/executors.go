@@ -32,6 +32,9 @@ func (o Options) executors() (map[string]tool.Executor, error) {
 			continue
 		}
 		ex, err := o.executor(t)
+		if err == nil {
+			err = o.registered(t)
+		}
 		if err != nil {
 			wrong = append(wrong, o.mistakes(t, err)...)
 			continue

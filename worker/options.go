@@ -58,6 +58,14 @@ type Options struct {
 }
 
 func (o Options) withDefaults() (Options, error) {
+	if err := o.fill(); err != nil {
+		return o, err
+	}
+	return o, o.validate()
+}
+
+// fill sets what was left out.
+func (o *Options) fill() error {
 	if o.Config != nil {
 		if o.TaskQueue == "" {
 			o.TaskQueue = o.Config.TaskQueue
@@ -72,14 +80,14 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Host == "" {
 		name, err := os.Hostname()
 		if err != nil {
-			return o, domain.Invalid("host", "must be given, the system does not say: %v", err)
+			return domain.Invalid("host", "must be given, the system does not say: %v", err)
 		}
 		o.Host = name
 	}
 	if len(o.SupervisorArgv) == 0 {
 		exe, err := os.Executable()
 		if err != nil {
-			return o, domain.Invalid("supervisorArgv", "must be given, the system does not say what runs: %v", err)
+			return domain.Invalid("supervisorArgv", "must be given, the system does not say what runs: %v", err)
 		}
 		o.SupervisorArgv = []string{exe, SuperviseArgument}
 	}
@@ -92,7 +100,7 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Getenv == nil {
 		o.Getenv = os.Getenv
 	}
-	return o, o.validate()
+	return nil
 }
 
 func (o Options) validate() error {
