@@ -215,3 +215,23 @@ func live(line string) string {
 	}
 	return b.String()
 }
+
+// Work that stands still shows it when its stall time is over, though no event says
+// so, and no longer when it moves on.
+func TestStallIsShown(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t, &world{})
+	shown := map[string]bool{}
+	look := func(when string) { shown[when] = strings.Contains(e.details(), "**Stalled:**") }
+	e.at(90*time.Second, func() { look("before") })
+	e.at(4*time.Minute, func() { look("standing still") })
+	e.at(5*time.Minute, func() { e.signal(callback("p", domain.Event{Type: domain.EventProgress, Progress: ptr(40)})) })
+	e.at(6*time.Minute, func() { look("moved on") })
+	e.at(8*time.Minute, func() { look("still again") })
+	e.at(9*time.Minute, func() { e.signal(callback("s", succeed("h"))) })
+	e.at(time.Minute, func() { e.signal(callback("b", domain.Event{Type: domain.EventStart})) })
+	e.run(external(func(in *protocol.TaskInput) {
+		in.Create.Policy.StallMs, in.Revision = (2 * time.Minute).Milliseconds(), protocol.Revision
+	}))
+	require.Equal(t, map[string]bool{"before": false, "standing still": true, "moved on": false, "still again": true}, shown)
+}
