@@ -57,6 +57,9 @@ type deps struct {
 	zone *time.Location
 	// signals gives the signals that ask for the end, until it is released.
 	signals func() (<-chan os.Signal, func())
+	// reach connects doctor to an engine, free says how much of a disk is free.
+	reach func(ctx context.Context, e endpoint) (cluster, error)
+	free  func(dir string) (uint64, error)
 	// start starts an engine and a worker.
 	start func(ctx context.Context, o dev.Options) (stack, error)
 }
@@ -72,7 +75,7 @@ type stack interface {
 
 func realDeps() deps {
 	return deps{
-		now: time.Now, connect: connect, dir: os.Getwd, self: os.Executable, zone: time.Local, signals: listen,
+		now: time.Now, connect: connect, dir: os.Getwd, self: os.Executable, zone: time.Local, signals: listen, reach: reach, free: freeSpace,
 		start: func(ctx context.Context, o dev.Options) (stack, error) { return dev.Start(ctx, o) },
 	}
 }

@@ -27,6 +27,7 @@ func (a *app) toolsCommand() *cobra.Command {
 		},
 	}
 	a.configFlags(cmd.Flags())
+	cmd.AddCommand(a.tryCommand())
 	return cmd
 }
 
@@ -53,14 +54,23 @@ func (a *app) tools(cfg *config.Config) error {
 	return nil
 }
 
-func (a *app) tool(cfg *config.Config, name string) error {
+// declared finds a tool, or says which there are.
+func declared(cfg *config.Config, name string) (config.Tool, error) {
 	t, ok := cfg.Tool(name)
-	if !ok {
-		var known []string
-		for _, k := range cfg.Tools {
-			known = append(known, k.Name)
-		}
-		return failf("unknown-tool", "list the tools: wakepoint tools", "no tool %q is declared%s", name, config.Suggest(name, known))
+	if ok {
+		return t, nil
+	}
+	var known []string
+	for _, k := range cfg.Tools {
+		known = append(known, k.Name)
+	}
+	return t, failf("unknown-tool", "list the tools: wakepoint tools", "no tool %q is declared%s", name, config.Suggest(name, known))
+}
+
+func (a *app) tool(cfg *config.Config, name string) error {
+	t, err := declared(cfg, name)
+	if err != nil {
+		return err
 	}
 	if a.json {
 		return a.printJSON(t)
@@ -80,10 +90,29 @@ func (a *app) tool(cfg *config.Config, name string) error {
 		{Name: "attempts", Value: fmt.Sprint(t.MaxAttempts)},
 		{Name: "priority", Value: priority},
 		{Name: "task queue", Value: t.TaskQueue},
+		{Name: "limits", Value: limits(t)},
+		{Name: "cache", Value: cached(t)},
+		{Name: "undone by", Value: t.Compensate},
 		{Name: "input schema", Value: string(t.InputSchema)},
 	})
 	a.say("hint: wakepoint task submit %s --wait", submission(t))
 	return nil
+}
+
+// limits says how much of a tool runs at a time.
+func limits(t config.Tool) string {
+	concurrent := ""
+	if t.MaxConcurrent > 0 {
+		concurrent = fmt.Sprintf("%d at a time on each worker", t.MaxConcurrent)
+	}
+	return join(", ", concurrent, t.Rate.String())
+}
+
+func cached(t config.Tool) string {
+	if t.Cache == nil {
+		return ""
+	}
+	return "equal calls share a result for " + config.FormatDuration(t.Cache.TTL)
 }
 
 // schemaTop is what a hint needs of an input schema.
