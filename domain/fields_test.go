@@ -192,7 +192,8 @@ func TestFields(t *testing.T) {
 			t.Version, t.RunID, t.ToolCallID = 4, "run-1", "c1"
 			t.Waiters = []domain.Waiter{
 				{ID: "submitter", RunID: "run-1", ToolCallID: "c1", LeftAtMs: 6, LeftFor: "wait-timeout"},
-				{ID: "b", RunID: "run-2", ToolCallID: "c2", LeftAtMs: 1, LeftFor: "cancelled"}, {ID: "c", AtMs: 4},
+				{ID: "b", RunID: "run-2", ToolCallID: "c2", LeftAtMs: 1, LeftFor: "cancelled"},
+				{ID: "c", AtMs: 4},
 			}
 		}},
 		{"one that comes back has not left", "; attach at=2 waiter=b run=run-2; detach at=3 waiterId=b; attach at=5 waiter=b run=run-3", func(t *domain.Task) {

@@ -111,17 +111,22 @@ func TestWords(t *testing.T) {
 	if err != nil || e.Type != domain.EventFail || e.AtMs != 5 || e.Attempt != 2 || !*e.Retryable || e.Error.Code != "IO" || e.Error.Message != "out of room" || string(e.Error.Details) != `{"a": "b c"}` || *e.Progress != 0.5 {
 		t.Errorf("%+v, %+v (%v)", e, e.Error, err)
 	}
+	e, err = domaintest.Event(`attach at=5 waiter=b run=run-2 call="call 2" waiterId=c action=repeat compensation=undo_1 retryAfter=7`)
+	if err != nil || *e.Waiter != (domain.Waiter{ID: "b", RunID: "run-2", ToolCallID: "call 2"}) || e.WaiterID != "c" || e.Action != "repeat" || e.Compensation != "undo_1" || e.RetryAfterMs != 7 {
+		t.Errorf("%+v, %+v (%v)", e, e.Waiter, err)
+	}
 	for _, bad := range []string{"", "start at=soon", "start somehow=5", "progress progress=half"} {
 		if e, err := domaintest.Event(bad); err == nil {
 			t.Errorf("%q is read as %+v", bad, e)
 		}
 	}
-	c, err := domaintest.Create("id=x now=5 ttl=7 max=3 strict external late=record grace=9 effects=unsafe lease=1 stall=2 cancelGrace=3 wait=4")
+	c, err := domaintest.Create("id=x now=5 ttl=7 max=3 strict external late=record grace=9 effects=unsafe lease=1 stall=2 cancelGrace=3 wait=4 unknown=manual expectsCallback showsStall run=r call=c")
 	want := domain.Policy{
 		Strict: true, External: true, LatePolicy: domain.LateRecord, GraceMs: 9, Effects: domain.EffectsUnsafe, LeaseMs: 1, StallMs: 2,
+		OnUnknown: domain.UnknownManual, ExpectsCallback: true, ShowsStall: true,
 		CancelGraceMs: 3, Backoff: domain.Backoff{InitialMs: 4, Jitter: c.Policy.Backoff.Jitter},
 	}
-	if err != nil || c.ID != "x" || c.NowMs != 5 || c.TTLMs != 7 || c.MaxAttempts != 3 || c.Policy != want {
+	if err != nil || c.ID != "x" || c.NowMs != 5 || c.TTLMs != 7 || c.MaxAttempts != 3 || c.RunID != "r" || c.ToolCallID != "c" || c.Policy != want {
 		t.Errorf("%+v (%v)", c, err)
 	}
 	if _, err := domaintest.Create("colour=red"); err == nil {
