@@ -165,9 +165,8 @@ func (c *Client) checkAttach(a protocol.Attach) error {
 // id of a delivery is its key.
 func (c *Client) tell(ctx context.Context, t domain.Task, a protocol.Attach) error {
 	if w := a.Waiter; w != nil && w.RunID != "" {
-		news := t
-		news.RunID, news.ToolCallID = w.RunID, w.ToolCallID
-		err := c.engine.SignalWorkflow(ctx, protocol.RunWorkflowID(c.o.Tenant, w.RunID), "", protocol.SignalTaskFinished, protocol.TaskFinished{Task: news, AtMs: t.EndedAtMs})
+		news := protocol.TaskFinished{Task: t, WaiterID: w.ID, ToolCallID: w.ToolCallID, AtMs: t.EndedAtMs}
+		err := c.engine.SignalWorkflow(ctx, protocol.RunWorkflowID(c.o.Tenant, w.RunID), "", protocol.SignalTaskFinished, news)
 		if err != nil && !notFound(err) {
 			return engineError(ctx, "tell run "+w.RunID, err)
 		}

@@ -100,7 +100,7 @@ func TestWhoComesAfterTheEndIsToldAtOnce(t *testing.T) {
 		t.Fatalf("%+v", out)
 	}
 	news := w.engine.Finished(run)
-	if len(news) != 1 || news[0].Task.RunID != "r2" || news[0].Task.ToolCallID != "c2" || news[0].Task.ResultHash != out.Task.ResultHash || news[0].AtMs != out.Task.EndedAtMs {
+	if len(news) != 1 || news[0].Task.RunID != "r1" || news[0].WaiterID != out.WaiterID || news[0].ToolCallID != "c2" || news[0].Task.ResultHash != out.Task.ResultHash || news[0].AtMs != out.Task.EndedAtMs {
 		t.Errorf("the run was told %+v", news)
 	}
 	rec, err := w.DeliveryStatus(t.Context(), starter.DeliveryKey(*out.Task, "dev"))

@@ -49,7 +49,9 @@ type Listed struct {
 	// State is how it ended, empty while it is open.
 	State domain.State `json:"state,omitempty"`
 	// Open says that its workflow is open.
-	Open        bool   `json:"open"`
+	Open bool `json:"open"`
+	// Manual says that it waits for a person.
+	Manual      bool   `json:"manual,omitempty"`
 	Run         string `json:"runId,omitempty"`
 	ToolCall    string `json:"toolCallId,omitempty"`
 	StartedAtMs int64  `json:"startedAtMs"`
@@ -204,7 +206,14 @@ func (c *Client) listed(e *workflow.WorkflowExecutionInfo) (Listed, bool) {
 		StartedAtMs: msOf(e.GetStartTime().IsValid(), e.GetStartTime().AsTime()), WorkflowID: e.GetExecution().GetWorkflowId(),
 		ClosedAtMs: msOf(e.GetCloseTime().IsValid(), e.GetCloseTime().AsTime()),
 	}
-	if s := domain.State(attribute(protocol.AttrState.GetName())); !t.Open || s.Terminal() {
+	if title, err := c.memoIn(e.GetMemo(), protocol.MemoTitle); err == nil {
+		t.Title = title
+	}
+	switch s := domain.State(attribute(protocol.AttrState.GetName())); {
+	case s == protocol.StateManual:
+		// It is no state: such a task is running, until it ends.
+		t.Manual = t.Open
+	case !t.Open || s.Terminal():
 		t.State = s
 	}
 	return t, true

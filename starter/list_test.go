@@ -15,7 +15,7 @@ func TestListFiltersAndPages(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	for i := range 5 {
-		w.submit(t, starter.Submission{TaskID: fmt.Sprint("t", i), RunID: fmt.Sprint("r", i%2)})
+		w.submit(t, starter.Submission{TaskID: fmt.Sprint("t", i), RunID: fmt.Sprint("r", i%2), Title: "no. " + fmt.Sprint(i)})
 		w.clock.Add(1000)
 	}
 	w.submit(t, starter.Submission{Tool: "approve", TaskID: "x", ToolCallID: `it's \ odd`})
@@ -52,7 +52,7 @@ func TestListFiltersAndPages(t *testing.T) {
 		}
 	}
 	page, err := w.List(t.Context(), starter.ListRequest{State: domain.StateSucceeded})
-	want := starter.Listed{TaskID: "t0", Tool: "train", State: domain.StateSucceeded, Run: "r0", StartedAtMs: epoch, ClosedAtMs: epoch + 5000, WorkflowID: "acme/task/t0"}
+	want := starter.Listed{TaskID: "t0", Tool: "train", Title: "no. 0", State: domain.StateSucceeded, Run: "r0", StartedAtMs: epoch, ClosedAtMs: epoch + 5000, WorkflowID: "acme/task/t0"}
 	if err != nil || len(page.Tasks) != 1 || !cmp.Equal(page.Tasks[0], want) {
 		t.Errorf("%+v (%v)", page, err)
 	}

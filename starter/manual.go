@@ -12,10 +12,6 @@ import (
 	"github.com/wakepoint/wakepoint/workflows/protocol"
 )
 
-// stateManual is the value of the search attribute of the state while a task waits
-// for a person. It is no state: the task is running.
-const stateManual = "manual"
-
 // Resolve is a person's word on work of unknown outcome: that it was done, with
 // this result; that it was not and shall not be; or that it is to be done again.
 // The outcome says what it came to, also when that is nothing: not-manual,
@@ -116,7 +112,7 @@ func (c *Client) Manual(ctx context.Context, r ManualRequest) (ManualListing, er
 	if err != nil {
 		return ManualListing{}, invalid(err)
 	}
-	query += " AND " + equals(protocol.AttrState.GetName(), stateManual)
+	query += " AND " + equals(protocol.AttrState.GetName(), string(protocol.StateManual))
 	if r.PageSize == 0 {
 		r.PageSize = DefaultPageSize
 	}

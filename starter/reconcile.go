@@ -75,7 +75,8 @@ type ReconcileRequest struct {
 type ReconciledTask struct {
 	TaskID string `json:"taskId"`
 	Tool   string `json:"tool,omitempty"`
-	protocol.Reconciled
+	// Reconciled is nil when there is an Error.
+	*protocol.Reconciled
 	// Error says why the task could not be reconciled.
 	Error *Error `json:"error,omitempty"`
 }
@@ -83,7 +84,7 @@ type ReconciledTask struct {
 // Settled tells whether the outside has been heard, or there was nothing to hear.
 // What is not settled is worth another try.
 func (r ReconciledTask) Settled() bool {
-	return r.Error == nil && r.Outside != protocol.OutsideNoAnswer
+	return r.Reconciled != nil && r.Outside != protocol.OutsideNoAnswer
 }
 
 // ReconcileAll reconciles many tasks, eight at a time, and gives one line for each,
@@ -107,7 +108,9 @@ func (c *Client) ReconcileAll(ctx context.Context, r ReconcileRequest) ([]Reconc
 	}
 	each(ctx, atATime, tasks, func(t *ReconciledTask) {
 		out, err := c.Reconcile(ctx, t.TaskID, protocol.Reconcile{By: r.By})
-		t.Reconciled, t.Error = out, asError(err)
+		if t.Error = asError(err); err == nil {
+			t.Reconciled = &out
+		}
 	})
 	return tasks, context.Cause(ctx)
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"go.temporal.io/api/common/v1"
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
@@ -30,7 +31,7 @@ func (c *Client) start(ctx context.Context, r request) (runID string, err error)
 	}
 	run, err := c.engine.ExecuteWorkflow(ctx, options, protocol.WorkflowAsyncTask, protocol.TaskInput{
 		Create: r.create, Input: r.sub.Input, Tool: r.tool.Binding(), Targets: r.targets, Fingerprint: r.fingerprint,
-		ContinueAfterEvents: c.o.ContinueAfterEvents,
+		ContinueAfterEvents: c.o.ContinueAfterEvents, Revision: protocol.Revision,
 	})
 	if err != nil {
 		return "", err
@@ -49,13 +50,17 @@ func (c *Client) startOptions(create domain.Create, fingerprint string) client.S
 	if create.ToolCallID != "" {
 		attributes = append(attributes, protocol.AttrToolCall.ValueSet(create.ToolCallID))
 	}
+	memo := map[string]any{protocol.MemoFingerprint: fingerprint}
+	if create.Title != "" {
+		memo[protocol.MemoTitle] = create.Title
+	}
 	return client.StartWorkflowOptions{
 		ID: c.workflowID(create.ID), TaskQueue: c.o.TaskQueue,
 		WorkflowIDConflictPolicy:                 enums.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
 		WorkflowExecutionErrorWhenAlreadyStarted: true,
 		EnableEagerStart:                         c.o.EagerStart,
 		StaticSummary:                            summary(create),
-		Memo:                                     map[string]any{protocol.MemoFingerprint: fingerprint},
+		Memo:                                     memo,
 		TypedSearchAttributes:                    temporal.NewSearchAttributes(attributes...),
 		// Tasks of one tenant don't starve those of another.
 		Priority: temporal.Priority{PriorityKey: create.Priority, FairnessKey: c.o.Tenant, FairnessWeight: float32(c.o.Config.FairnessWeight)},
@@ -119,7 +124,11 @@ var errNoMemo = errors.New("the memo has no such key")
 // memo reads a text that was given at the start. The SDK writes memos with the
 // default converter or with the client's, by its version.
 func (c *Client) memo(d *client.WorkflowExecutionDescription, key string) (string, error) {
-	payload, ok := d.Memo.GetFields()[key]
+	return c.memoIn(d.Memo, key)
+}
+
+func (c *Client) memoIn(m *common.Memo, key string) (string, error) {
+	payload, ok := m.GetFields()[key]
 	if !ok {
 		return "", errNoMemo
 	}

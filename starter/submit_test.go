@@ -67,7 +67,7 @@ func TestSubmitStartsTheWorkflowOfTheContract(t *testing.T) {
 			Policy: domain.Policy{LeaseMs: 30_000, LatePolicy: domain.LateReject, Effects: domain.EffectsIdempotent, External: true, Expected: &domain.Window{LowMs: 40_000, HighMs: 120_000}},
 		},
 		Input: json.RawMessage(`{"n":3}`), Tool: protocol.ToolBinding{Executor: "external", TaskQueue: "wakepoint", PollMs: 1000, HostLostMs: 120_000},
-		Targets: []string{"ops", "dev"}, Fingerprint: fingerprint, ContinueAfterEvents: 77,
+		Targets: []string{"ops", "dev"}, Fingerprint: fingerprint, ContinueAfterEvents: 77, Revision: protocol.Revision,
 	}
 	if diff := cmp.Diff(wantIn, in); diff != "" {
 		t.Error(diff)

@@ -26,6 +26,10 @@ var refusals = map[domain.Reason]string{
 	domain.ReasonDuplicateTarget:   "the target was attached before",
 	domain.ReasonDuplicateResult:   "the same result was there before",
 	domain.ReasonDuplicateExpire:   "it has expired before",
+	domain.ReasonNotManual:         "it waits for no person",
+	domain.ReasonUnknownWaiter:     "nobody of that name waits for it",
+	domain.ReasonDuplicateWaiter:   "that one waits for it already",
+	domain.ReasonDuplicateDetach:   "that one has left already",
 }
 
 // refusal says in words why a request about a task was refused, and how the task

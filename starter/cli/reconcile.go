@@ -89,7 +89,7 @@ func (a *app) reconcile(ctx context.Context, s *session, r starter.ReconcileRequ
 	rows := make([][]string, 0, len(tasks))
 	for _, t := range tasks {
 		rows = append(rows, reconciledRow(t))
-		if t.Did != "" {
+		if t.Reconciled != nil && t.Did != "" {
 			changed++
 		}
 		if !t.Settled() {
@@ -119,7 +119,7 @@ func (a *app) reconcile(ctx context.Context, s *session, r starter.ReconcileRequ
 }
 
 func reconciledRow(t starter.ReconciledTask) []string {
-	if t.Error != nil {
+	if t.Reconciled == nil {
 		return []string{t.TaskID, t.Tool, "", "", "not reconciled: " + join("; ", t.Error.Message, t.Error.Hint)}
 	}
 	done := "nothing"

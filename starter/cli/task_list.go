@@ -49,6 +49,8 @@ func (a *app) list(ctx context.Context, s *session, r starter.ListRequest) error
 	for _, t := range page.Tasks {
 		state, took := string(t.State), ""
 		switch {
+		case t.Manual:
+			state = "needs a person"
 		case t.Open && state == "":
 			state = "open"
 		case state == "":

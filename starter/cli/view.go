@@ -46,8 +46,12 @@ func note(d starter.Description) string {
 	if t.Cancel != nil {
 		parts = append(parts, "cancel requested")
 	}
-	if d.Phase == domain.PhaseWaitingInput {
-		q, _ := t.OpenQuestion()
+	switch q, asks := t.OpenQuestion(); {
+	case undone(t):
+		parts = append(parts, "being undone by "+t.Manual.Compensation)
+	case t.Manual != nil:
+		parts = append(parts, "needs a person: "+t.Manual.Why)
+	case d.Phase == domain.PhaseWaitingInput && asks:
 		parts = append(parts, "asks "+q.QuestionID+": "+q.Prompt)
 	}
 	if t.Stage != "" {
@@ -96,6 +100,21 @@ func eventText(e domain.Event) string {
 	if e.RetryAtMs > 0 {
 		add("again after %s", term.Duration(ms(e.RetryAtMs-e.AtMs)))
 	}
+	if e.RetryAfterMs > 0 {
+		add("the other side asked for %s", term.Duration(ms(e.RetryAfterMs)))
+	}
+	if e.Action != "" {
+		add("it is to be taken as %s", e.Action)
+	}
+	if e.Waiter != nil {
+		add("%s", waiterText(*e.Waiter))
+	}
+	if e.WaiterID != "" {
+		add("waiter %s", e.WaiterID)
+	}
+	if e.Compensation != "" {
+		add("undone by task %s", e.Compensation)
+	}
 	if e.QuestionID != "" {
 		add("question %s", e.QuestionID)
 	}
@@ -127,17 +146,84 @@ func (a *app) fields(s *session, d starter.Description) []term.Field {
 		{Name: "last heard", Value: a.moment(d.LastHeartbeatAtMs)},
 		{Name: "ended", Value: a.moment(t.EndedAtMs)},
 	}
+	if d.End != nil {
+		name := "end"
+		if !t.State.Terminal() {
+			// It is the end of the waiting, not of the task.
+			name = "waiting ended"
+		}
+		f = append(f, term.Field{Name: name, Value: endText(*d.End)})
+	}
 	if !t.State.Terminal() {
-		f = append(f, term.Field{Name: "deadline", Value: a.moment(t.ExpiresAtMs)}, term.Field{Name: "retry", Value: a.moment(t.RetryAtMs)})
+		f = append(f, term.Field{Name: "deadline", Value: a.moment(t.ExpiresAtMs)}, term.Field{Name: "retry", Value: a.retry(t)})
+		if x := t.Policy.Expected; x != nil {
+			f = append(f, term.Field{Name: "usually", Value: window(*x)})
+		}
 	}
 	if d.Remaining != nil {
 		f = append(f, term.Field{Name: "remaining", Value: window(*d.Remaining)})
 	}
+	f = append(f, a.manualOf(t)...)
 	f = append(f, a.moreFields(d)...)
 	for _, p := range d.Pending {
 		f = append(f, term.Field{Name: "activity", Value: a.pending(p)})
 	}
 	return append(f, term.Field{Name: "workflow", Value: d.WorkflowID}, term.Field{Name: "temporal ui", Value: s.link(d.WorkflowID, d.RunID)})
+}
+
+// endText says how a task ended, or that nobody waits for it any more.
+func endText(e domain.End) string { return join(": ", string(e.Kind), e.Text) }
+
+// retry says when the next attempt begins, and when the other side put it off.
+func (a *app) retry(t domain.Task) string {
+	asked := ""
+	if n := len(t.History); n > 0 && t.RetryAtMs > 0 {
+		if after := t.History[n-1].Event.RetryAfterMs; after > 0 {
+			asked = "the other side asked for " + term.Duration(ms(after))
+		}
+	}
+	return join(", ", a.moment(t.RetryAtMs), asked)
+}
+
+// undone tells whether the work is being undone, so that nobody is needed yet.
+func undone(t domain.Task) bool {
+	return t.Manual != nil && t.Manual.Compensation != "" && t.Manual.CompensationFailed == ""
+}
+
+// manualOf is what a person has to know of work of unknown outcome.
+func (a *app) manualOf(t domain.Task) []term.Field {
+	if t.Manual == nil {
+		return nil
+	}
+	f := []term.Field{
+		{Name: "not known", Value: join(", ", t.Manual.Why, "since "+a.moment(t.Manual.SinceMs))},
+		{Name: "undoing", Value: undoing(t.Manual.Compensation, t.Manual.CompensationFailed)},
+	}
+	if !undone(t) {
+		for _, c := range starter.ResolveCommands(t) {
+			f = append(f, term.Field{Name: "resolve", Value: c})
+		}
+	}
+	return f
+}
+
+// waiterText names one who waits.
+func waiterText(w domain.Waiter) string {
+	return join(", ", w.ID, prefixed("run ", w.RunID), prefixed("call ", w.ToolCallID))
+}
+
+// waiters are those who wait for a task that is shared, and those who left.
+func (a *app) waiters(d starter.Description) []term.Field {
+	var f []term.Field
+	for _, w := range d.Waiting {
+		f = append(f, term.Field{Name: "waiter", Value: waiterText(w)})
+	}
+	for _, w := range d.Task.Waiters {
+		if w.LeftAtMs > 0 {
+			f = append(f, term.Field{Name: "waiter", Value: join(", ", waiterText(w), "left "+a.moment(w.LeftAtMs), w.LeftFor)})
+		}
+	}
+	return f
 }
 
 // attempt says which attempt it is, and of a task that was tried before which one
@@ -187,11 +273,13 @@ func (a *app) moreFields(d starter.Description) []term.Field {
 		}
 		add("result", join(", ", size, t.ContentType, "sha256 "+t.ResultHash))
 	}
+	add("kept until", a.moment(d.KeptUntilMs))
 	if t.Late != nil {
 		add("late result", "came "+a.moment(t.Late.AtMs)+", read it with --late")
 	}
 	add("key", t.IdempotencyKey)
 	add("run", join(", ", t.RunID, prefixed("call ", t.ToolCallID)))
+	f = append(f, a.waiters(d)...)
 	add("labels", labels(t.Labels))
 	add("targets", strings.Join(d.Targets, ", "))
 	if d.Repeats+d.Conflicts > 0 {

@@ -166,3 +166,21 @@ func TestWatchFromACursor(t *testing.T) {
 		t.Errorf("%v, calls %q", got, got.calls)
 	}
 }
+
+// TestPatienceOfAWatch: the end of the watcher's time is no end of the task.
+func TestPatienceOfAWatch(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		"task watch running --for 50ms":                     "error: the wait of 50ms is over; the task goes on\nhint: wakepoint task watch running\n",
+		"task watch running done --for 50ms":                "error: the wait of 50ms is over; the task goes on\nhint: wakepoint task watch running done\n",
+		"task submit resize --id running --wait --for 50ms": "error: the wait of 50ms is over; the task goes on\nhint: wakepoint task watch running\n",
+	} {
+		got := run(t, setup(t), "", strings.Fields(line)...)
+		if got.code != cli.ExitWaitTimeout || !strings.HasSuffix(got.stderr, want) {
+			t.Errorf("%s: %v", line, got)
+		}
+	}
+	if got := run(t, setup(t), "", "task", "watch", "done", "--for", "1h"); got.code != cli.ExitOK {
+		t.Errorf("a task that ends in time: %v", got)
+	}
+}

@@ -125,10 +125,7 @@ func (e *Engine) DescribeWorkflow(ctx context.Context, workflowID, runID string)
 	e.settle(f)
 	d := &client.WorkflowExecutionDescription{RawResponse: &workflowservice.DescribeWorkflowExecutionResponse{}}
 	d.WorkflowExecution.ID, d.WorkflowExecution.RunID, d.Status = f.id, f.runID, f.status
-	d.Memo = &commonpb.Memo{Fields: make(map[string]*commonpb.Payload)}
-	for k, v := range f.options.Memo {
-		d.Memo.Fields[k] = payloads(v).Payloads[0]
-	}
+	d.Memo = f.memo()
 	if p := domain.Next(f.task, e.Now()); f.open() && f.begun && p.Lease {
 		d.RawResponse.PendingActivities = append(d.RawResponse.PendingActivities, &workflowpb.PendingActivityInfo{
 			ActivityId: protocol.LeaseActivityID(f.task.Attempts), ActivityType: &commonpb.ActivityType{Name: protocol.ActivityLease},
@@ -318,6 +315,16 @@ func (e *Engine) ListWorkflow(ctx context.Context, r *workflowservice.ListWorkfl
 		return nil, err
 	}
 	e.mu.Lock()
+	held := e.heldLists
+	e.mu.Unlock()
+	if held != nil {
+		select {
+		case <-held:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	e.mu.Lock()
 	defer e.mu.Unlock()
 	var all []*workflowpb.WorkflowExecutionInfo
 	for _, runs := range e.flows {
@@ -345,6 +352,14 @@ func (e *Engine) ListWorkflow(ctx context.Context, r *workflowservice.ListWorkfl
 	return out, nil
 }
 
+func (f *flow) memo() *commonpb.Memo {
+	m := &commonpb.Memo{Fields: make(map[string]*commonpb.Payload)}
+	for k, v := range f.options.Memo {
+		m.Fields[k] = payloads(v).Payloads[0]
+	}
+	return m
+}
+
 func (f *flow) attributes() map[string]string {
 	all := map[string]string{"WorkflowType": f.typ, "ExecutionStatus": f.status.String()}
 	for k, v := range f.options.TypedSearchAttributes.GetUntypedValues() {
@@ -354,8 +369,8 @@ func (f *flow) attributes() map[string]string {
 	case f.typ != protocol.WorkflowAsyncTask:
 	case f.task.State.Terminal():
 		all[protocol.AttrState.GetName()] = string(f.task.State)
-	case f.task.Manual != nil:
-		all[protocol.AttrState.GetName()] = "manual"
+	case f.task.Manual != nil && (f.task.Manual.Compensation == "" || f.task.Manual.CompensationFailed != ""):
+		all[protocol.AttrState.GetName()] = protocol.StateManual
 	}
 	return all
 }
@@ -381,6 +396,7 @@ func (f *flow) info() *workflowpb.WorkflowExecutionInfo {
 		info.CloseTime = timestamppb.New(time.UnixMilli(f.closedAtMs))
 		info.ExecutionDuration = durationpb.New(time.Duration(f.closedAtMs-f.startedAtMs) * time.Millisecond)
 	}
+	info.Memo = f.memo()
 	for k, v := range f.attributes() {
 		info.SearchAttributes.IndexedFields[k] = payloads(v).Payloads[0]
 	}

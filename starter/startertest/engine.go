@@ -43,10 +43,10 @@ type Engine struct {
 	// lost is how many answers to starts and updates get lost.
 	lost  int
 	calls map[string]int
-	// held is closed to let queries go on that Hold keeps back.
-	held chan struct{}
-	logs map[string][]byte
-	runs int
+	// held is closed to let queries go on that Hold keeps back, heldLists lists.
+	held, heldLists chan struct{}
+	logs            map[string][]byte
+	runs            int
 	// outside is what the outside says of a task, by workflow id.
 	outside map[string]Outside
 	// jobs are those of each tool, by tool and task queue.
@@ -113,6 +113,21 @@ func (e *Engine) Hold() (release func()) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		e.held = nil
+		close(held)
+	}
+}
+
+// HoldLists keeps lists of workflows back until the function that it gives is
+// called, or until their callers give up.
+func (e *Engine) HoldLists() (release func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	held := make(chan struct{})
+	e.heldLists = held
+	return func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.heldLists = nil
 		close(held)
 	}
 }

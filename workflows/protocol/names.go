@@ -145,6 +145,9 @@ const (
 	// MemoWaiter is the waiter id of the caller that started a task: the same caller
 	// who asks again is the submitter and not somebody else.
 	MemoWaiter = "wakepointWaiter"
+	// MemoTitle is the title of a task, for lists: what the engine lists has no
+	// summary.
+	MemoTitle = "wakepointTitle"
 	// MemoTaskID is the task of a delivery.
 	MemoTaskID = "wakepointTask"
 )
