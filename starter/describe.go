@@ -20,6 +20,9 @@ type Description struct {
 	WorkflowID string `json:"workflowId"`
 	// RunID is the run of the workflow, empty when it was not asked for.
 	RunID string `json:"workflowRunId,omitempty"`
+	// KeptUntilMs is until when at least the result of a task that has ended and the
+	// logs of its jobs are kept, in milliseconds since the epoch.
+	KeptUntilMs int64 `json:"keptUntilMs,omitempty"`
 	// Pending are the activities that work for the task now.
 	Pending []Pending `json:"pending,omitempty"`
 }
@@ -42,7 +45,7 @@ type Pending struct {
 }
 
 func (c *Client) description(taskID string, s snapshot) Description {
-	return Description{Description: s.desc, Closed: s.closed(), WorkflowID: c.workflowID(taskID), RunID: s.runID}
+	return Description{Description: s.desc, Closed: s.closed(), WorkflowID: c.workflowID(taskID), RunID: s.runID, KeptUntilMs: c.keptUntil(s.desc.Task)}
 }
 
 // Describe tells how a task stands. Of a closed task it is read without any

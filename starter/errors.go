@@ -31,6 +31,7 @@ const (
 	CodeNoLease       Code = "no-lease"
 	CodeNoLogs        Code = "no-logs"
 	CodeResultExpired Code = "result-expired"
+	CodeResultMissing Code = "result-missing"
 	CodeResultCorrupt Code = "result-corrupt"
 	CodeResultOutside Code = "result-outside"
 	CodeTerminated    Code = "terminated"
@@ -67,6 +68,7 @@ func Codes() []CodeInfo {
 		{CodeNoLease, "the task holds no lease for that attempt", false},
 		{CodeNoLogs, "the task has no logs that can be read", false},
 		{CodeResultExpired, "the result has been deleted, its lifetime is over", false},
+		{CodeResultMissing, "the store of results lacks the result, though its lifetime is not over", false},
 		{CodeResultCorrupt, "the stored result is not what the task recorded", false},
 		{CodeResultOutside, "the result lies outside of the blob store; its reference is all there is", false},
 		{CodeTerminated, "the workflow was terminated or timed out in Temporal and left no record", false},
@@ -108,6 +110,7 @@ var (
 	ErrNoLease       = &Error{Code: CodeNoLease}
 	ErrNoLogs        = &Error{Code: CodeNoLogs}
 	ErrResultExpired = &Error{Code: CodeResultExpired}
+	ErrResultMissing = &Error{Code: CodeResultMissing}
 	ErrResultCorrupt = &Error{Code: CodeResultCorrupt}
 	ErrResultOutside = &Error{Code: CodeResultOutside}
 	ErrTerminated    = &Error{Code: CodeTerminated}

@@ -162,21 +162,19 @@ func (c *Client) recordOf(ctx context.Context, taskID, runID string) (*protocol.
 
 // recordFrom takes the record out of the error that closed a run.
 func (c *Client) recordFrom(taskID string, err error, rec *protocol.TaskRecord) error {
+	if found, broken := protocol.RecordFrom(err, rec); found {
+		return c.decoded(taskID, broken)
+	}
 	var (
-		app      *temporal.ApplicationError
-		canceled *temporal.CanceledError
-		killed   *temporal.TerminatedError
-		late     *temporal.TimeoutError
+		app    *temporal.ApplicationError
+		killed *temporal.TerminatedError
+		late   *temporal.TimeoutError
 	)
 	switch {
-	case errors.As(err, &app) && (app.Type() == protocol.ErrTypeTaskFailed || app.Type() == protocol.ErrTypeTaskExpired):
-		return c.decoded(taskID, app.Details(rec))
 	case errors.As(err, &app) && app.Type() == protocol.ErrTypeInvalid:
 		return invalid(problemOf(app))
 	case errors.As(err, &app):
 		return fail(CodeInternal, "look at the workflow in the Temporal UI", "the workflow of task %s failed without a record", taskID).because(err)
-	case errors.As(err, &canceled):
-		return c.decoded(taskID, canceled.Details(rec))
 	case errors.As(err, &killed):
 		return terminated(taskID, enums.WORKFLOW_EXECUTION_STATUS_TERMINATED)
 	case errors.As(err, &late):

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"time"
 
 	"github.com/wakepoint/wakepoint/domain"
 	"github.com/wakepoint/wakepoint/store"
@@ -24,12 +25,15 @@ type Result struct {
 	Late bool `json:"late,omitempty"`
 	// Outside says that it does not lie in the blob store.
 	Outside bool `json:"outside,omitempty"`
+	// KeptUntilMs is until when it is kept at least, in milliseconds since the epoch.
+	KeptUntilMs int64 `json:"keptUntilMs,omitempty"`
 
 	store *store.Store
+	now   func() int64
 }
 
 // Result finds the result of a task. Errors: unknown-task, not-ended,
-// not-succeeded, result-expired, terminated, no-worker, unavailable.
+// not-succeeded, result-expired, result-missing, terminated, no-worker, unavailable.
 func (c *Client) Result(ctx context.Context, taskID string) (*Result, error) {
 	s, err := c.read(ctx, taskID)
 	if err != nil {
@@ -68,10 +72,15 @@ func (c *Client) LateResult(ctx context.Context, taskID string) (*Result, error)
 // sends callbacks also sends references, and one that led into another task's or
 // tenant's folder would show him what is not his.
 func (c *Client) resultAt(t domain.Task, ref, hash string) *Result {
-	r := &Result{TaskID: t.ID, Ref: ref, Hash: hash, store: c.o.Store}
+	r := &Result{TaskID: t.ID, Ref: ref, Hash: hash, KeptUntilMs: c.keptUntil(t), store: c.o.Store, now: c.o.Now}
 	parsed, err := blobref.Parse(ref)
 	r.Outside = err != nil || parsed.Tenant != c.o.Tenant || parsed.TaskID != t.ID || parsed.Hash != hash
 	return r
+}
+
+// keptUntil is until when what a task left is kept at least; 0 before its end.
+func (c *Client) keptUntil(t domain.Task) int64 {
+	return t.KeptUntilMs(c.o.Config.ResultTTL.Milliseconds())
 }
 
 // present makes sure that the bytes are still there.
@@ -90,10 +99,16 @@ func (c *Client) present(ctx context.Context, r *Result, s snapshot) error {
 	return r.failed(ctx, err)
 }
 
+// clockSlack is how far the clock of the worker that sweeps may be ahead of ours.
+const clockSlack = 5 * time.Minute
+
 func (r *Result) failed(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(err, store.ErrNotFound) && r.now() < r.KeptUntilMs-clockSlack.Milliseconds():
+		return fail(CodeResultMissing, "check that it is the blob store that the workers use, and whether somebody deleted from it",
+			"the blob store lacks the result of task %s, which is kept until %s", r.TaskID, time.UnixMilli(r.KeptUntilMs).UTC().Format(time.RFC3339)).because(err)
 	case errors.Is(err, store.ErrNotFound):
 		return fail(CodeResultExpired, "run the tool again to get it anew", "the result of task %s is no longer kept", r.TaskID).because(err)
 	case errors.Is(err, store.ErrCorrupt):
@@ -118,8 +133,8 @@ func (r *Result) readable() error {
 }
 
 // Range reads at most length bytes from offset, and says how long the result is.
-// Errors: invalid-request, result-expired, result-corrupt, result-outside,
-// unavailable.
+// Errors: invalid-request, result-expired, result-missing, result-corrupt,
+// result-outside, unavailable.
 func (r *Result) Range(ctx context.Context, offset, length int64) (data []byte, total int64, err error) {
 	if err := r.readable(); err != nil {
 		return nil, 0, err

@@ -8,7 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/wakepoint/wakepoint/config"
 	"github.com/wakepoint/wakepoint/domain"
 	"github.com/wakepoint/wakepoint/starter"
 	"github.com/wakepoint/wakepoint/store"
@@ -78,15 +80,32 @@ func TestResultThatIsGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	ended := r.KeptUntilMs - config.DefaultResultTTL.Milliseconds()
+	if d, err := w.Describe(t.Context(), id); err != nil || d.Task.EndedAtMs != ended || d.KeptUntilMs != r.KeptUntilMs {
+		t.Errorf("it ended at %d and is kept until %d, or %d (%v)", d.Task.EndedAtMs, d.KeptUntilMs, r.KeptUntilMs, err)
+	}
 	if err := s.Delete(t.Context(), ref.Ref); err != nil {
 		t.Fatal(err)
 	}
-	_, err = w.Result(t.Context(), id)
-	is(t, err, starter.ErrResultExpired)
-	_, err = r.Open(t.Context())
-	is(t, err, starter.ErrResultExpired)
-	_, err = r.Page(t.Context(), 0, 0)
-	is(t, err, starter.ErrResultExpired)
+	for _, tc := range []struct {
+		at   time.Duration
+		want *starter.Error
+	}{
+		{0, starter.ErrResultMissing}, // somebody else deleted it
+		{config.DefaultResultTTL - 6*time.Minute, starter.ErrResultMissing},
+		{config.DefaultResultTTL - 4*time.Minute, starter.ErrResultExpired}, // by a sweep whose clock is ahead
+		{config.DefaultResultTTL + time.Hour, starter.ErrResultExpired},
+	} {
+		w.clock.Store(ended + tc.at.Milliseconds())
+		_, err = w.Result(t.Context(), id)
+		is(t, err, tc.want)
+		_, err = r.Open(t.Context())
+		is(t, err, tc.want)
+		_, err = r.Page(t.Context(), 0, 0)
+		if e := as(t, err, tc.want); e.Hint == "" {
+			t.Error("no hint")
+		}
+	}
 }
 
 func TestResultThatIsDamaged(t *testing.T) {
@@ -157,6 +176,13 @@ func TestLateResultThatIsGone(t *testing.T) {
 	// This engine stores nothing, so the bytes are missing from the start.
 	w.call(t, id, "1", succeed())
 	_, err := w.LateResult(t.Context(), id)
+	is(t, err, starter.ErrResultMissing)
+	// It lives from when it came.
+	w.clock.Add(config.DefaultResultTTL.Milliseconds() - time.Hour.Milliseconds())
+	_, err = w.LateResult(t.Context(), id)
+	is(t, err, starter.ErrResultMissing)
+	w.clock.Add(2 * time.Hour.Milliseconds())
+	_, err = w.LateResult(t.Context(), id)
 	is(t, err, starter.ErrResultExpired)
 }
 

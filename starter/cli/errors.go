@@ -56,7 +56,7 @@ func exitCodes() []exitCode {
 		{ExitUnreachable, "the engine or the worker cannot be found, reached or used"},
 		{ExitConflict, "the request contradicts what is there: an id in use, a task that has ended, a folder in use"},
 		{ExitWaitTimeout, "the wait of --for is over; the task goes on"},
-		{ExitUnsettled, "reconcile: something could not be reconciled or looked at; its line says why"},
+		{ExitUnsettled, "reconcile, sweep: something could not be reconciled or looked at; its line says why"},
 		{ExitInterrupted, "interrupted by ctrl-c"},
 	}
 }
@@ -89,7 +89,8 @@ var exitOf = map[string]int{
 	string(starter.CodeIDInUse): ExitConflict, string(starter.CodeNotRetryable): ExitConflict, string(starter.CodeNotEnded): ExitConflict,
 	string(starter.CodeEnded): ExitConflict, string(starter.CodeKeyReused): ExitConflict, string(starter.CodeConflict): ExitConflict,
 	string(starter.CodeNoLease): ExitConflict, string(starter.CodeWaitTimeout): ExitWaitTimeout,
-	string(starter.CodeNoLogs): ExitConflict, string(starter.CodeResultExpired): ExitFailure, string(starter.CodeResultCorrupt): ExitFailure,
+	string(starter.CodeNoLogs): ExitConflict, string(starter.CodeResultExpired): ExitFailure, string(starter.CodeResultMissing): ExitFailure,
+	string(starter.CodeResultCorrupt): ExitFailure,
 	string(starter.CodeResultOutside): ExitFailure, string(starter.CodeInternal): ExitFailure,
 }
 

@@ -30,7 +30,7 @@ func TestEveryCodeHasItsExitCode(t *testing.T) {
 		starter.CodeNoWorker: 5, starter.CodeUnavailable: 5, starter.CodeNotSetUp: 5, starter.CodeDenied: 5,
 		starter.CodeIDInUse: 6, starter.CodeNotRetryable: 6, starter.CodeNotEnded: 6, starter.CodeEnded: 6, starter.CodeKeyReused: 6,
 		starter.CodeConflict: 6, starter.CodeNoLease: 6, starter.CodeWaitTimeout: 7,
-		starter.CodeNoLogs: 6, starter.CodeResultExpired: 1, starter.CodeResultCorrupt: 1, starter.CodeResultOutside: 1, starter.CodeInternal: 1,
+		starter.CodeNoLogs: 6, starter.CodeResultExpired: 1, starter.CodeResultMissing: 1, starter.CodeResultCorrupt: 1, starter.CodeResultOutside: 1, starter.CodeInternal: 1,
 	}
 	for _, info := range starter.Codes() {
 		code, ok := want[info.Code]

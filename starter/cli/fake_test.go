@@ -42,6 +42,7 @@ type fake struct {
 	manual     starter.ManualListing
 	reconciled []starter.ReconciledTask
 	orphaned   starter.Orphaned
+	swept      []starter.Swept
 	// hang lists tasks that never end.
 	hang map[string]bool
 	// onCancel is told of every cancel.
@@ -284,6 +285,9 @@ var (
 	half      = domain.Event{Type: domain.EventProgress, Progress: percent(50), Stage: "image 5 of 10"}
 	succeeded = domain.Event{Type: domain.EventSucceed, ResultRef: "blob:default/task/x/abc", ResultHash: "abc", Bytes: 2048, ContentType: "application/json"}
 	broken    = domain.Event{Type: domain.EventFail, Error: &domain.TaskError{Code: "NO_SPACE", Message: "the disk is full"}}
+	suspect   = domain.Event{Type: domain.EventSuspect}
+	lost      = domain.Event{Type: domain.EventRequeue, Source: "probe", Error: &domain.TaskError{Message: "the answer of the bank was lost"}}
+	yes       = true
 	asks      = domain.Event{Type: domain.EventInputRequired, QuestionID: "q1", Prompt: "overwrite it?"}
 )
 
@@ -318,12 +322,25 @@ func setup(tb testing.TB) *fake {
 	d.Pending = []starter.Pending{{Type: protocol.ActivityLease, State: "started", Attempt: 2, LastHeartbeatAtMs: start + 55_000, Heartbeat: json.RawMessage(`{"images":5}`)}}
 	d.Targets, d.Repeats, d.Conflicts = []string{"ops"}, 3, 1
 	f.tasks["full"] = d
+	shared := newTask(tb, "shared", domain.Policy{Expected: &domain.Window{LowMs: 30_000, HighMs: 150_000}}, started,
+		domain.Event{Type: domain.EventAttach, Waiter: &domain.Waiter{ID: "ann"}},
+		domain.Event{Type: domain.EventAttach, Waiter: &domain.Waiter{ID: "run_x", RunID: "run-8", ToolCallID: "c"}},
+		domain.Event{Type: domain.EventDetach, WaiterID: "ann", Reason: domain.DetachWaitTimeout})
+	put(shared)
+	put(newTask(tb, "patient", domain.Policy{}, started, domain.Event{Type: domain.EventDetach, WaiterID: domain.WaiterSubmitter, Reason: domain.DetachWaitTimeout}))
+	unsafe := domain.Policy{Effects: domain.EffectsUnsafe, OnUnknown: domain.UnknownManual}
+	put(newTask(tb, "unclear", unsafe, started, suspect, lost))
+	undone := lost
+	undone.Compensation = "undo_1"
+	put(newTask(tb, "undoing", unsafe, started, suspect, undone))
+	put(newTask(tb, "throttled", domain.Policy{}, started, domain.Event{Type: domain.EventFail, Retryable: &yes, RetryAfterMs: 300_000, Error: &domain.TaskError{Code: "BUSY", Message: "come back later"}}))
 	f.changes["done"] = history(tb, "done", started, half, succeeded)
 	f.changes["failed"] = history(tb, "failed", started, broken)
 	f.changes["running"] = history(tb, "running", started, half)
 	f.hang["running"] = true
 	f.results["done"] = []byte(`{"images": 10}`)
 	f.outcome = domain.Outcome{Reason: domain.ReasonCancelRequested, Changed: true, State: domain.StateRunning, Version: 3}
+	f.attach = starter.Attached{Outcome: domain.Outcome{Reason: domain.ReasonAttached, Changed: true, State: domain.StateRunning}}
 	f.verdict = starter.Verdict{Verdict: starter.VerdictAccepted, Outcome: domain.Outcome{Reason: domain.ReasonProgress, Changed: true, State: domain.StateRunning, Version: 3}}
 	return f
 }

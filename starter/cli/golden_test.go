@@ -37,6 +37,12 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
+// line is a command line, and what is scripted for it.
+type line struct {
+	line string
+	with func(*fake)
+}
+
 // TestCommands runs one command line after the other and compares all that they
 // wrote with a file for each group.
 func TestCommands(t *testing.T) {
@@ -44,20 +50,27 @@ func TestCommands(t *testing.T) {
 	more := func(f *fake) {
 		f.listing = starter.Listing{Cursor: "next", Tasks: []starter.Listed{
 			{TaskID: "running", Tool: "resize", Title: "the images", Open: true, StartedAtMs: start},
+			{TaskID: "unclear", Tool: "pay", Open: true, Manual: true, StartedAtMs: start},
 			{TaskID: "done", Tool: "resize", State: domain.StateSucceeded, StartedAtMs: start - 7_200_000, ClosedAtMs: start - 7_100_000},
 			{TaskID: "gone", Tool: "resize", StartedAtMs: start - 90_000_000, ClosedAtMs: start - 89_000_000},
 		}}
 	}
-	for name, lines := range map[string][]struct {
-		line string
-		with func(*fake)
-	}{
-		"help":   {{line: ""}, {line: "help exit-codes"}, {line: "help connection"}, {line: "task submit --help"}, {line: "help nothing"}},
-		"show":   {{line: "task show queued"}, {line: "task show running"}, {line: "task show asking"}, {line: "task show done --history"}, {line: "task show failed"}, {line: "task show full"}},
-		"json":   {{line: "task show running --json"}, {line: "task show nothing --json"}, {line: "task watch done --json"}, {line: "--json task submit resize"}, {line: "task list --json", with: more}, {line: "task result done --json"}},
-		"list":   {{line: "task list", with: more}, {line: "task list --tool resize --state running --run r --tool-call c --limit 7 --cursor x"}, {line: "task ls now"}},
-		"watch":  {{line: "task watch done"}, {line: "task watch failed"}, {line: "task watch nothing"}, {line: "task watch done done"}, {line: "task watch"}},
-		"submit": {{line: "task submit resize"}, {line: "task submit resize --key again"}, {line: "task submit resize --id done --wait"}, {line: "task submit resize --id failed --wait"}, {line: "task submit resize --id failed --wait --json"}, {line: "task submit"}},
+	for name, lines := range map[string][]line{
+		"help":  {{line: ""}, {line: "help exit-codes"}, {line: "help connection"}, {line: "task submit --help"}, {line: "help nothing"}},
+		"show":  {{line: "task show queued"}, {line: "task show running"}, {line: "task show asking"}, {line: "task show done --history"}, {line: "task show failed"}, {line: "task show full"}, {line: "task show shared --history"}, {line: "task show patient"}, {line: "task show unclear --history"}, {line: "task show undoing"}, {line: "task show throttled"}},
+		"json":  {{line: "task show running --json"}, {line: "task show nothing --json"}, {line: "task watch done --json"}, {line: "--json task submit resize"}, {line: "task list --json", with: more}, {line: "task result done --json"}},
+		"list":  {{line: "task list", with: more}, {line: "task list --tool resize --state running --run r --tool-call c --limit 7 --cursor x"}, {line: "task ls now"}},
+		"watch": {{line: "task watch done"}, {line: "task watch failed"}, {line: "task watch nothing"}, {line: "task watch done done"}, {line: "task watch"}},
+		"submit": {{line: "task submit resize"}, {line: "task submit resize --key again"}, {line: "task submit resize --id done --wait"}, {line: "task submit resize --id failed --wait"}, {line: "task submit resize --id failed --wait --json"}, {line: "task submit"},
+			{line: "task submit resize --no-cache --waiter ann"},
+			{line: "task submit resize", with: func(f *fake) {
+				f.submitted = starter.Submitted{TaskID: "cache_x_1", WorkflowID: "default/task/cache_x_1", State: domain.StateSucceeded, Existing: true, Cached: true}
+			}},
+			{line: "task submit resize --run run-8", with: func(f *fake) {
+				f.submitted = starter.Submitted{TaskID: "cache_x_1", WorkflowID: "default/task/cache_x_1", State: domain.StateRunning, Existing: true, Cached: true, Attached: true, WaiterID: "run_x"}
+			}},
+			{line: "task submit resize --for 5s"},
+		},
 		"result": {{line: "task result done"}, {line: "task result done --offset 2 --length 6"}, {line: "task result done --info"}, {line: "task result failed"}, {line: "task result done --offset 99"}, {line: "task result done --offset -1"}, {line: "task result done --length -1"}},
 		"act": {
 			{line: "task cancel running --reason slow"},
@@ -87,6 +100,18 @@ func TestCommands(t *testing.T) {
 			{line: "task attach done ops", with: func(f *fake) {
 				f.attach = starter.Attached{Task: &domain.Task{State: domain.StateSucceeded}}
 			}},
+			{line: "task attach shared --waiter ann", with: func(f *fake) {
+				f.attach = starter.Attached{Outcome: domain.Outcome{Reason: domain.ReasonDuplicateWaiter, Duplicate: true, State: domain.StateRunning}}
+			}},
+			{line: "task detach shared ann", with: func(f *fake) {
+				f.outcome = domain.Outcome{Reason: domain.ReasonDetached, Changed: true, State: domain.StateRunning}
+			}},
+			{line: "task detach shared bob", with: func(f *fake) {
+				f.outcome = domain.Outcome{Reason: domain.ReasonUnknownWaiter, State: domain.StateRunning}
+			}},
+			{line: "task cancel shared --waiter ann", with: func(f *fake) {
+				f.outcome = domain.Outcome{Reason: domain.ReasonDetached, Changed: true, State: domain.StateRunning}
+			}},
 			{line: "task heartbeat asking --attempt 2 --details {}"},
 			{line: "task heartbeat asking", with: func(f *fake) { f.hb.CancelRequested = true }},
 		},
@@ -100,6 +125,10 @@ func TestCommands(t *testing.T) {
 			{line: "task delivery k"},
 			{line: "task redeliver k"},
 		},
+		"manual":    manualLines(),
+		"reconcile": reconcileLines(),
+		"orphans":   orphanLines(),
+		"sweep":     sweepLines(),
 		"usage": {
 			{line: "tsk"},
 			{line: "task"},

@@ -31,6 +31,7 @@ type Tasks interface {
 	Manual(ctx context.Context, r starter.ManualRequest) (starter.ManualListing, error)
 	ReconcileAll(ctx context.Context, r starter.ReconcileRequest) ([]starter.ReconciledTask, error)
 	Orphans(ctx context.Context, r starter.OrphansRequest) (starter.Orphaned, error)
+	Sweep(ctx context.Context, r starter.SweepRequest) ([]starter.Swept, error)
 	Deliver(ctx context.Context, taskID, key string) (domain.Delivered, error)
 	DeliveryStatus(ctx context.Context, key string) (protocol.DeliveryRecord, error)
 	Redeliver(ctx context.Context, key string, r protocol.Redeliver) (protocol.DeliveryRecord, error)
