@@ -162,8 +162,8 @@ func (t *Trial) Run(ctx context.Context, input json.RawMessage, within time.Dura
 }
 
 // submit follows the rules of a worker: a refusal for now is waited out, and after a
-// lost answer the job is looked for, and submitted again only when that surely starts
-// no second one.
+// lost answer the job is looked for, and one of unsafe effects is submitted again only
+// when that surely starts no second one.
 func (t *Trial) submit(ctx context.Context, req tool.Request, watch func(Step)) (tool.Handle, error) {
 	for {
 		h, err := t.ex.Submit(ctx, req)
@@ -184,7 +184,9 @@ func (t *Trial) submit(ctx context.Context, req tool.Request, watch func(Step)) 
 			if lost == nil && found {
 				return h, nil
 			}
-			if p := t.Promises(); p.SubmitOnce == tool.ScopeNone && (p.Find != tool.FindSure || lost != nil) {
+			p := t.Promises()
+			sure := p.SubmitOnce != tool.ScopeNone || p.Find == tool.FindSure && lost == nil
+			if !sure && t.tool.Policy.Effects == domain.EffectsUnsafe {
 				return h, fmt.Errorf("nobody knows whether the job was started: %w", errors.Join(err, lost))
 			}
 		}
