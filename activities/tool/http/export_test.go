@@ -31,6 +31,53 @@ func ParsePointer(text string, doc []byte) (string, bool, error) {
 	return string(raw), ok, nil
 }
 
+// StatusTable prints what becomes of every answer to a POST.
+func StatusTable() string {
+	var b strings.Builder
+	b.WriteString("| Status | Verdict | Code | Class | Retryable | Why |\n| --- | --- | --- | --- | --- | --- |\n")
+	for _, r := range statusRules {
+		code, retryable := "", ""
+		if r.verdict == verdictNotStarted {
+			code, retryable = "`"+r.code+"`", "no"
+			if r.retryable {
+				retryable = "yes"
+			}
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", statuses(r.from, r.to), r.verdict, code, r.class, retryable, r.why)
+	}
+	return b.String()
+}
+
+// LookTable prints what becomes of every answer to the other verbs.
+func LookTable() string {
+	var b strings.Builder
+	b.WriteString("| Status | Looking at a job | Finding one | Listing | Cancelling |\n| --- | --- | --- | --- | --- |\n")
+	for _, r := range lookRules {
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", statuses(r.from, r.to), r.observe, r.find, r.list, r.cancel)
+	}
+	return b.String()
+}
+
+// statuses names a range. One that covers a class, or all, is for what is left of it.
+func statuses(from, to int) string {
+	switch {
+	case from == 100:
+		return "any other"
+	case from == to:
+		return fmt.Sprint(from)
+	case to == from+1:
+		return fmt.Sprintf("%d, %d", from, to)
+	}
+	return fmt.Sprintf("other %dxx", from/100)
+}
+
+// Throttles says whether a POST and a look are put off by a status.
+func Throttles(status int) (post, look bool) {
+	r := lookRuleFor(status)
+	return ruleFor(status, true).verdict == verdictThrottled,
+		r.observe == readThrottled && r.find == readThrottled && r.list == readThrottled && r.cancel == readThrottled
+}
+
 // FillURL puts a value into a template.
 func FillURL(template, placeholder, value string) (*url.URL, error) {
 	return fill(template, placeholder, value)
