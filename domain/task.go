@@ -167,7 +167,8 @@ type Task struct {
 	// of the tool: by a manual retry or by resolving.
 	DecidedFor int `json:"decidedFor,omitempty"`
 	// EndedBy is the source of the event that ended the task: "probe", "timer",
-	// "lease", the name of a callback's source, or a person.
+	// "lease", the name of a callback's source or "callback" if it has none, or a
+	// person. Empty while it is open, and when nobody is named.
 	EndedBy string `json:"endedBy,omitempty"`
 }
 
