@@ -55,6 +55,9 @@ func (s *Server) tellEnd(j *job) {
 	s.after(delay, func() {
 		for _, w := range words {
 			s.call(w)
+			s.mu.Lock()
+			j.told = true
+			s.mu.Unlock()
 		}
 	})
 }

@@ -164,7 +164,7 @@ func (s *Server) act(sub Submission, fence int) (j *job, v view, early *Callback
 	if j.plan.Callback == CallbackEarly && j.state != StateRunning && s.o.Callback != nil {
 		s.disturb(sub, CallbackEarly)
 		c := j.endCallback("end")
-		early = &c
+		early, j.told = &c, true
 	}
 	return j, j.view(), early
 }
@@ -262,8 +262,9 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request, m Mode) {
 	s.mu.Lock()
 	v, forgotten, changed := j.view(), j.forgotten, false
 	if j.state == StateSucceeded && j.plan.MindChanges {
+		// A callback counts as the first word.
 		j.afterEnd++
-		changed = j.afterEnd%2 == 0
+		changed = (j.afterEnd%2 == 0) != j.told
 	}
 	s.mu.Unlock()
 	switch {

@@ -44,7 +44,7 @@ const (
 	LookError Fault = "look-error"
 	// LookHang: no answer for a long time.
 	LookHang Fault = "look-hang"
-	// MindChange: running, after it was said to have succeeded.
+	// MindChange: running, after it was said to have succeeded, by a look or by a callback.
 	MindChange Fault = "mind-change"
 	// Forget: the job is not known any more.
 	Forget Fault = "forget"
@@ -89,7 +89,7 @@ type Plan struct {
 	Posts []Fault
 	// Looks are what happens to the first look at a job, to the second, and so on.
 	Looks []Fault
-	// MindChanges: once it has succeeded, every second look says running.
+	// MindChanges: once a look or a callback has told its success, every second look says running.
 	MindChanges bool
 	// Forgets: it forgets the job so long after its end; 0 never.
 	Forgets time.Duration

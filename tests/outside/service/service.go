@@ -79,6 +79,7 @@ type Server struct {
 	owned  sync.WaitGroup
 	mu     sync.Mutex
 	closed bool
+	due    int
 	keys   map[modeKey]*keyState
 	jobs   map[string]*job
 	order  []*job
@@ -110,6 +111,8 @@ type job struct {
 	afterEnd    int
 	cancelAsked bool
 	forgotten   bool
+	// told: a callback has told the end.
+	told bool
 }
 
 // New makes a server.
@@ -178,11 +181,22 @@ func (s *Server) Running(m Mode, key string) int {
 	return n
 }
 
-// Open is how many jobs run in all.
+// Posts is how many POSTs of a key came in.
+func (s *Server) Posts(m Mode, key string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if k := s.keys[modeKey{m, key}]; k != nil {
+		return k.posts
+	}
+	return 0
+}
+
+// Open is how many jobs run in all, and how much else the server has yet to do by itself, such as
+// callbacks.
 func (s *Server) Open() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := 0
+	n := s.due
 	for _, j := range s.order {
 		if j.state == StateRunning {
 			n++
@@ -305,12 +319,16 @@ func (s *Server) after(d time.Duration, do func()) {
 	if s.closed {
 		return
 	}
+	s.due++
 	s.owned.Go(func() {
 		select {
 		case <-time.After(d):
 			do()
 		case <-s.ctx.Done():
 		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.due--
 	})
 }
 

@@ -33,7 +33,7 @@ func newRig(t *testing.T, plan service.Plan) *rig {
 	t.Helper()
 	r := &rig{t: t, log: filepath.Join(t.TempDir(), "log")}
 	s, err := service.New(service.Options{
-		LogFile: r.log, Hang: 200 * time.Millisecond, Plan: func(service.Submission) service.Plan { return plan },
+		LogFile: r.log, Hang: 200 * time.Millisecond, Transit: 20 * time.Millisecond, Plan: func(service.Submission) service.Plan { return plan },
 		Callback: func(_ context.Context, c service.Callback) error {
 			r.mu.Lock()
 			defer r.mu.Unlock()
