@@ -1,6 +1,7 @@
 package outside
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,6 +28,7 @@ const (
 	CodeUnknownJob     = "UNKNOWN_JOB"           // the server does not know the job, or no more
 	CodeSuperseded     = "SUPERSEDED"            // the job was started again for a later attempt
 	CodeNoStandalone   = "STANDALONE_ACTIVITIES" // the server has no standalone activities
+	CodePanic          = "PANIC"                 // the code of the job panicked
 )
 
 const (
@@ -98,15 +100,18 @@ func Failure(err error, fallback string) *tool.Failure {
 	var app *temporal.ApplicationError
 	if !errors.As(err, &app) {
 		f.Message = err.Error()
-		if late, ok := TimedOut(err); ok {
+		var panicked *temporal.PanicError
+		if errors.As(err, &panicked) {
+			f.Code, f.Message = CodePanic, panicked.Error()
+		} else if late, ok := TimedOut(err); ok {
 			f.Code, f.Message = CodeTimeout, late.Error()
 		}
 		return f
 	}
 	var typed tool.Failure
 	if app.Type() == TypeFailure && app.Details(&typed) == nil && typed.Code != "" {
-		typed.Code = code(typed.Code, fallback)
-		typed.Retryable = !app.NonRetryable()
+		typed.Code, typed.Retryable = code(typed.Code, fallback), !app.NonRetryable()
+		typed.Severity, typed.Class = cmp.Or(typed.Severity, f.Severity), cmp.Or(typed.Class, f.Class)
 		return &typed
 	}
 	f.Code, f.Message, f.Retryable = code(app.Type(), fallback), app.Message(), !app.NonRetryable()
