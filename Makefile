@@ -81,7 +81,7 @@ workflowcheck: bin/workflowcheck ## look for what is not deterministic in the wo
 	bin/workflowcheck -config .workflowcheck.yml ./workflows/...
 
 .PHONY: record-histories
-record-histories: build ## record the histories of tests/replay anew, on the embedded engine
+record-histories: build ## record the histories of new lives in tests/replay, on the embedded engine
 	go test -count=1 -run '^TestRecord' ./tests/replay/... -record
 
 .PHONY: docs

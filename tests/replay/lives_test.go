@@ -30,7 +30,7 @@ tools:
   build: {executor: script, ttl: 1h, poll: 100ms, cancelGrace: 1s, maxAttempts: 2, backoff: {initial: 1s, max: 1s}}
   quick-build: {executor: script, ttl: 6s, poll: 100ms}
   leased-build: {executor: script, ttl: 1h, poll: 100ms, lease: 1s}
-`
+` + recoveryTools[1:]
 }
 
 func receiver(t *testing.T) string {
@@ -56,7 +56,7 @@ type life struct {
 // lives lists what is recorded. A name is a file in testdata, so that a new
 // kind of life gets a new name.
 func lives() []life {
-	return []life{
+	return append(recoveryLives(), []life{
 		{name: "success", want: domain.StateSucceeded, live: liveSuccess},
 		{name: "external", want: domain.StateSucceeded, live: liveExternal},
 		{name: "signals", want: domain.StateSucceeded, live: liveSignals},
@@ -73,8 +73,11 @@ func lives() []life {
 		{name: "lease-renewed", want: domain.StateSucceeded, live: liveLeaseRenewed},
 		{name: "continue-as-new", want: domain.StateSucceeded, live: liveContinueAsNew},
 		{name: "delivery", want: domain.StateSucceeded, live: liveDelivery, also: deliveries},
-	}
+	}...)
 }
+
+// patience is how long anything may take.
+const patience = time.Minute
 
 // liveSuccess is a job that reports progress and a stage, and ends with a
 // result that is stored. A run that is gone is told.

@@ -11,7 +11,7 @@ import (
 	"github.com/wakepoint/wakepoint/tests/harness"
 )
 
-var record = flag.Bool("record", false, "write the histories in testdata anew")
+var record = flag.Bool("record", false, "write the histories of the lives that have none in testdata")
 
 // engine is where histories are made.
 var engine *harness.Engine
