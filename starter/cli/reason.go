@@ -30,6 +30,7 @@ var refusals = map[domain.Reason]string{
 	domain.ReasonUnknownWaiter:     "nobody of that name waits for it",
 	domain.ReasonDuplicateWaiter:   "that one waits for it already",
 	domain.ReasonDuplicateDetach:   "that one has left already",
+	domain.ReasonBeingUndone:       "what it may have done is being undone",
 }
 
 // refusal says in words why a request about a task was refused, and how the task
