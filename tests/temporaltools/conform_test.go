@@ -91,14 +91,14 @@ func (o *outside) newWorkflow(st *store.Store) made {
 }
 
 // subject is what all three have in common.
-func (o *outside) subject(st *store.Store, make made) conform.Subject {
+func (o *outside) subject(st *store.Store, open made) conform.Subject {
 	lost := errors.New("connection reset")
 	submit := func(t conform.T, l lossy, req tool.Request) error {
-		_, err := make(t, l).Submit(t.Context(), req)
+		_, err := open(t, l).Submit(t.Context(), req)
 		return err
 	}
 	return conform.Subject{
-		New: func(t conform.T) tool.Executor { return make(t, o.client) },
+		New: func(t conform.T) tool.Executor { return open(t, o.client) },
 		Plan: func(_ conform.T, key string, p conform.Plan) json.RawMessage {
 			raw, _ := json.Marshal(jobInput{Key: key, IgnoreCancel: p.IgnoreCancel})
 			return raw
@@ -122,19 +122,19 @@ func (o *outside) subject(st *store.Store, make made) conform.Subject {
 		},
 		Lose: func(t conform.T, key string) {
 			o.order(key) <- ending{Vanish: true}
-			h, _, err := make(t, o.client).Find(t.Context(), key)
+			h, _, err := open(t, o.client).Find(t.Context(), key)
 			await(t, err, "the job is gone", func() bool {
-				obs, err := make(t, o.client).Observe(t.Context(), h)
+				obs, err := open(t, o.client).Observe(t.Context(), h)
 				return err == nil && obs.State == tool.StateLost
 			})
 		},
 		Forget: func(t conform.T, key string) {
-			h, _, err := make(t, o.client).Find(t.Context(), key)
+			h, _, err := open(t, o.client).Find(t.Context(), key)
 			if err == nil {
 				_, err = o.client.WorkflowService().DeleteActivityExecution(t.Context(), &workflowservice.DeleteActivityExecutionRequest{Namespace: "default", ActivityId: h.ID})
 			}
 			await(t, err, "the server forgets the activity", func() bool {
-				_, found, err := make(t, o.client).Find(t.Context(), key)
+				_, found, err := open(t, o.client).Find(t.Context(), key)
 				return err == nil && !found
 			})
 		},

@@ -74,7 +74,7 @@ func TestFunctionsFail(t *testing.T) {
 	ex := r.function("f")
 	for task, want := range map[string]tool.Failure{
 		"for-good": {Code: "CARD_EXPIRED", Message: "it has", Class: tool.ClassUser},
-		"for-now":  {Code: "BUSY", Message: "not now", Retryable: true, RetryAfterMs: 70},
+		"for-now":  {Code: "BUSY", Message: "not now", Class: tool.ClassThirdParty, Retryable: true, RetryAfterMs: 70},
 		"panic":    {Code: "PANIC", Message: "nil map", Class: tool.ClassThirdParty, Retryable: true},
 		"plain":    {Code: "ACTIVITY_FAILED", Message: "disk full", Class: tool.ClassThirdParty, Retryable: true},
 	} {

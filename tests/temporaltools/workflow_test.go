@@ -80,8 +80,7 @@ func TestWorkflowDeadline(t *testing.T) {
 // A workflow that continues as new is one job, and so are its cancel and its result.
 func TestWorkflowThatContinuesAsNew(t *testing.T) {
 	r := newRig(t)
-	var job func(ctx sdkworkflow.Context, n int) (any, error)
-	job = func(ctx sdkworkflow.Context, n int) (any, error) {
+	job := func(ctx sdkworkflow.Context, n int) (any, error) {
 		if n > 0 {
 			return nil, sdkworkflow.NewContinueAsNewError(ctx, "job", n-1)
 		}
