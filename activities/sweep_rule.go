@@ -42,8 +42,9 @@ func (l Lifetimes) withDefaults() Lifetimes {
 	return l
 }
 
-// young says that something can't be due whatever became of its task, because a task
-// ends after what it left was made. It spares most look-ups.
+// young says that something is not due whatever became of its task: tasks end after
+// what they leave was made. It spares most look-ups. A result that was stored some time
+// after the end, because nobody looked at the job before, stays that much longer.
 func (l Lifetimes) young(madeAt, now time.Time) bool { return now.Sub(madeAt) < l.Shortest }
 
 // gone says that what was made then may go when there is no task of its name. It is
