@@ -189,11 +189,12 @@ func (j *judge) agrees(task domain.Task, ev *evidence) []string {
 			return say("it failed, and the last job ended %q", last.state)
 		}
 	case task.State == domain.StateCancelled:
-		unconfirmed := task.Confirmed != nil && !*task.Confirmed
+		// Without a confirmation it is only said that nobody waits any more.
+		sure := task.Confirmed != nil && *task.Confirmed
 		if !j.asked[task.ID] {
 			return say("it was cancelled, and nobody asked for that")
 		}
-		if last.state == service.StateSucceeded && !unconfirmed {
+		if last.state == service.StateSucceeded && sure {
 			return say("it is called cancelled for sure, and the job succeeded")
 		}
 	default:
@@ -271,6 +272,8 @@ func (j *judge) table() string {
 			end = "failed, outcome unknown"
 		case task.Manual != nil && !task.State.Terminal():
 			end = "waits for a person"
+		case task.State == domain.StateCancelled && (task.Confirmed == nil || !*task.Confirmed):
+			end = "cancelled, without a confirmation"
 		}
 		if ends[end] == nil {
 			ends[end] = map[string]int{}

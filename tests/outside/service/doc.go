@@ -10,7 +10,8 @@
 //
 //   - /safe/ acts once for a key (Idempotency-Key), also when it has forgotten the job itself.
 //   - /unsafe/ knows nothing of keys: every POST that acts starts a job. Its find is sure all the
-//     same: a POST that was still on its way when find said no never acts.
+//     same: a POST that was still on its way when find said no never acts, and of a job that is
+//     forgotten it says that there was one (410).
 //
 // In each, POST jobs starts a job, GET jobs/ID tells how it is, DELETE jobs/ID asks it to end, GET
 // find?key=KEY finds it, GET jobs lists.

@@ -297,7 +297,7 @@ func (s *Server) find(w http.ResponseWriter, r *http.Request, m Mode) {
 	sub := Submission{Mode: m, Key: r.URL.Query().Get("key")}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if m == Unsafe && s.keyOf(sub).newest() == nil {
+	if m == Unsafe && len(s.keyOf(sub).jobs) == 0 {
 		// What was sent before it was asked gets the time to come in.
 		s.mu.Unlock()
 		s.wait(r, s.o.Transit)
@@ -305,6 +305,10 @@ func (s *Server) find(w http.ResponseWriter, r *http.Request, m Mode) {
 	}
 	k := s.keyOf(sub)
 	j := k.newest()
+	if j == nil && m == Unsafe && len(k.jobs) > 0 {
+		answer(w, http.StatusGone, map[string]string{"error": "there was a job"})
+		return
+	}
 	if j == nil {
 		k.fence++
 		answer(w, http.StatusNotFound, map[string]string{"error": "no such key"})

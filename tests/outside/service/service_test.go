@@ -230,7 +230,13 @@ func TestForgets(t *testing.T) {
 	if got := r.do("GET", "/safe/find?key=k", ""); got.Status != 404 {
 		t.Errorf("find = %+v", got)
 	}
-	if len(r.entries(service.LogForgot)) != 1 {
+	// A sure find would be none if it said no of a job that is only forgotten.
+	at = r.do("POST", "/unsafe/jobs", "k").Location
+	r.until("it is forgotten", func() bool { return r.do("GET", at, "").Status == 404 })
+	if got := r.do("GET", "/unsafe/find?key=k", ""); got.Status != 410 {
+		t.Errorf("the sure find = %+v", got)
+	}
+	if len(r.entries(service.LogForgot)) != 2 {
 		t.Error("the log does not tell that it was forgotten")
 	}
 }
