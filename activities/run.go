@@ -23,8 +23,9 @@ const (
 // Run submits a job and watches it to its end in one activity, so that the job holds
 // one of its task queue's slots for as long as it runs: that is how a limit on jobs
 // at a time is kept without a queue of our own. The task is told of the start by a
-// signal. Killed, it goes on by the handle in its heartbeat details; its errors are
-// those of [Activities.Submit] and [Activities.Probe].
+// signal. Killed, it is not repeated by the server: the task reads the handle in its
+// heartbeat details and has the job watched without a slot. Its errors are those of
+// [Activities.Submit] and [Activities.Probe], and WorkerStops.
 func (a *Activities) Run(ctx context.Context, req protocol.RunRequest) (protocol.ProbeResult, error) {
 	ex, err := a.executor(req.Tool)
 	if err != nil {
@@ -112,7 +113,7 @@ func rest(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-activity.GetWorkerStopChannel(ctx):
-		return temporal.NewApplicationErrorWithOptions("the worker stops, another goes on", protocol.ErrTypeStillRunning,
-			temporal.ApplicationErrorOptions{Category: temporal.ApplicationErrorCategoryBenign})
+		return temporal.NewApplicationErrorWithOptions("the worker stops, another goes on", protocol.ErrTypeWorkerStops,
+			temporal.ApplicationErrorOptions{NonRetryable: true, Category: temporal.ApplicationErrorCategoryBenign})
 	}
 }

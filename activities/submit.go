@@ -19,12 +19,7 @@ const CodeUnknownTool = "UNKNOWN_TOOL"
 
 // note is what a try to submit leaves to the next one, in its heartbeat details.
 type note struct {
-	// Host is where the try ran.
-	Host string `json:"host,omitempty"`
-	// Begun says that the outside may have been reached.
-	Begun bool `json:"begun,omitempty"`
-	// Handle is the job's once it is known; only a try that also watches has it.
-	Handle *protocol.Handle `json:"handle,omitempty"`
+	protocol.RunNote
 	seen
 }
 
@@ -64,7 +59,10 @@ func (a *Activities) Submit(ctx context.Context, req protocol.SubmitRequest) (pr
 // submit is one try. It gives the note that its own heartbeats carried.
 func (a *Activities) submit(ctx context.Context, ex tool.Executor, req protocol.SubmitRequest, before note) (tool.Handle, note, error) {
 	repeat := before.Begun || req.RepeatOf > 0
-	n := note{Host: a.o.Host, Begun: true}
+	if !before.Begun {
+		before.Host = req.RepeatHost
+	}
+	n := note{RunNote: protocol.RunNote{Host: a.o.Host, Begun: true}}
 	if repeat && before.Host != a.o.Host {
 		// A job may be on a host that this try knows nothing of, and the one after
 		// it should know that.
@@ -87,7 +85,7 @@ func (a *Activities) submit(ctx context.Context, ex tool.Executor, req protocol.
 	if errors.Is(err, tool.ErrThrottled) && !repeat {
 		// Surely nothing was started, so the next try is no repeat.
 		stop()
-		activity.RecordHeartbeat(ctx, note{Host: a.o.Host})
+		activity.RecordHeartbeat(ctx, note{RunNote: protocol.RunNote{Host: a.o.Host}})
 	}
 	return h, n, a.submitError(err)
 }
@@ -104,7 +102,7 @@ func (a *Activities) adopt(ctx context.Context, ex tool.Executor, req protocol.S
 		again, err := a.mayRunAgain(ctx, ex, req, h, before.Begun)
 		return h, !again, err
 	}
-	sameHost := p.SubmitOnce == tool.ScopeHost && before.Begun && before.Host == a.o.Host && a.o.Host != ""
+	sameHost := p.SubmitOnce == tool.ScopeHost && before.Host == a.o.Host && a.o.Host != ""
 	switch {
 	case req.Effects != domain.EffectsUnsafe, req.Decided, p.SubmitOnce == tool.ScopeAlways, p.Find == tool.FindSure, sameHost:
 		return tool.Handle{}, false, nil

@@ -281,10 +281,13 @@ func (a *Activities) fateOf(ctx context.Context, tenant, taskID string) (fate, e
 	var rec protocol.TaskRecord
 	found := true
 	err = a.o.Tasks.GetWorkflow(ctx, id, f.runID).Get(ctx, &rec)
-	if err != nil {
-		if !endOfRun(err) {
-			return fate{}, a.lookUpError(ctx, taskID, err)
-		}
+	switch {
+	case err == nil:
+	case noAnswer(ctx, err):
+		return fate{}, err
+	case !endOfRun(err):
+		return fate{}, &unreadableError{taskID, err}
+	default:
 		if found, err = protocol.RecordFrom(err, &rec); err != nil {
 			return fate{}, &unreadableError{taskID, err}
 		}
@@ -305,17 +308,19 @@ func (a *Activities) fateOf(ctx context.Context, tenant, taskID string) (fate, e
 
 // endOfRun tells how a run closed from a failure to find out.
 func endOfRun(err error) bool {
-	var closed *temporal.WorkflowExecutionError
-	return errors.As(err, &closed)
+	var (
+		app      *temporal.ApplicationError
+		canceled *temporal.CanceledError
+		killed   *temporal.TerminatedError
+		late     *temporal.TimeoutError
+	)
+	return errors.As(err, &app) || errors.As(err, &canceled) || errors.As(err, &killed) || errors.As(err, &late)
 }
 
-// lookUpError tells an engine that gives no answer from an answer that is no record.
-func (a *Activities) lookUpError(ctx context.Context, taskID string, err error) error {
+// noAnswer tells an engine that could not be asked from an answer that is no record.
+func noAnswer(ctx context.Context, err error) bool {
 	var engine serviceerror.ServiceError
-	if ctx.Err() != nil || errors.As(err, &engine) || errors.Is(err, context.DeadlineExceeded) {
-		return err
-	}
-	return &unreadableError{taskID, err}
+	return ctx.Err() != nil || errors.As(err, &engine) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
 // unchanged asks once more right before something is deleted: a task that was

@@ -42,6 +42,8 @@ type task struct {
 	askedAtDeadline bool
 	// begun is the last submission that was begun.
 	begun *protocol.Begun
+	// slot is that of the job, for a tool with a limit.
+	slot slot
 	// answer is what the outside said when it was asked last.
 	answer protocol.Reconciled
 	// stallShown says that people see that the work stands still.
@@ -222,6 +224,7 @@ func (r *task) readStarted() {
 	var s protocol.JobStarted
 	for r.started.ReceiveAsync(&s) {
 		r.submitted(s.Attempt, protocol.SubmitResult{Handle: s.Handle, Worker: s.Worker})
+		r.slot.held = r.submit.open && r.submit.attempt == s.Attempt
 		r.wake()
 		s = protocol.JobStarted{}
 	}

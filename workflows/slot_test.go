@@ -64,14 +64,16 @@ func TestSlotAfterAContinueAsNew(t *testing.T) {
 	in := e.carried()
 	require.Equal(t, "job", in.Carry.Handle.ID)
 
-	w2 := &world{run: func(_ context.Context, r protocol.RunRequest) (protocol.ProbeResult, error) {
-		return ended(succeed("h"), r.Attempt)
-	}}
+	w2 := &world{run: func(ctx context.Context, _ protocol.RunRequest) (protocol.ProbeResult, error) {
+		<-ctx.Done() // it waits for a slot that never comes
+		return protocol.ProbeResult{}, ctx.Err()
+	}, probe: func(r protocol.ProbeRequest) (protocol.ProbeResult, error) { return ended(succeed("h"), r.Attempt) }}
 	next := newEnv(t, w2)
 	next.run(in)
 	require.Equal(t, domain.StateSucceeded, next.record().Task.State)
-	require.Len(t, w2.runs, 1)
-	require.NotNil(t, w2.runs[0].Handle, "it is watched, not submitted")
+	for _, again := range w2.runs {
+		require.NotNil(t, again.Handle, "it is watched, not submitted")
+	}
 	require.Empty(t, w2.submits)
 }
 
@@ -79,26 +81,32 @@ func TestSlotAfterAContinueAsNew(t *testing.T) {
 // submission that did not happen.
 func TestSlotLost(t *testing.T) {
 	t.Parallel()
-	gone := temporal.NewNonRetryableApplicationError("gone", "HostLost", nil)
-	t.Run("with a job: the outside is asked", func(t *testing.T) {
-		t.Parallel()
-		w := &world{ask: func(protocol.ProbeRequest) (protocol.ProbeResult, error) {
-			return protocol.ProbeResult{Known: true}, nil
-		}}
-		e := newEnv(t, w)
-		n := 0
-		w.run = func(_ context.Context, r protocol.RunRequest) (protocol.ProbeResult, error) {
-			if n++; n == 1 {
-				e.SignalWorkflow(protocol.SignalSubmitted, startedJob(r.Attempt))
-				return protocol.ProbeResult{}, gone
+	for name, gone := range map[string]error{
+		"with a job, by its worker's stop": temporal.NewNonRetryableApplicationError("stops", protocol.ErrTypeWorkerStops, nil),
+		"with a job, otherwise":            temporal.NewNonRetryableApplicationError("gone", "HostLost", nil),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := &world{}
+			e := newEnv(t, w)
+			n := 0
+			w.run = func(ctx context.Context, r protocol.RunRequest) (protocol.ProbeResult, error) {
+				if n++; n == 1 {
+					e.SignalWorkflow(protocol.SignalSubmitted, startedJob(r.Attempt))
+					return protocol.ProbeResult{}, gone
+				}
+				<-ctx.Done() // it waits for a slot that never comes
+				return protocol.ProbeResult{}, ctx.Err()
 			}
-			return ended(succeed("h"), r.Attempt)
-		}
-		e.run(limited())
-		rec := e.record()
-		require.Equal(t, []domain.EventType{domain.EventStart, domain.EventSuspect, domain.EventLeaseRenewed, domain.EventSucceed}, eventTypes(rec.Task))
-		require.NotNil(t, w.runs[1].Handle)
-	})
+			w.probe = func(r protocol.ProbeRequest) (protocol.ProbeResult, error) { return ended(succeed("h"), r.Attempt) }
+			e.run(limited())
+			rec := e.record()
+			require.Equal(t, []domain.EventType{domain.EventStart, domain.EventSucceed}, eventTypes(rec.Task), "its end does not wait for a slot")
+			for _, again := range w.runs[1:] {
+				require.NotNil(t, again.Handle, "it is not submitted again")
+			}
+		})
+	}
 	t.Run("before a job: not started, another attempt", func(t *testing.T) {
 		t.Parallel()
 		w := &world{}

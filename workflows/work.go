@@ -137,7 +137,7 @@ func (r *task) submitRequest(attempt int) protocol.SubmitRequest {
 	}
 	req.Handle = nil
 	if r.begun != nil && r.begun.SubmissionKey == req.SubmissionKey {
-		req.RepeatOf = r.begun.Attempt
+		req.RepeatOf, req.RepeatHost = r.begun.Attempt, r.begun.Host
 	}
 	r.begun = &protocol.Begun{SubmissionKey: req.SubmissionKey, Attempt: attempt}
 	return req
@@ -285,7 +285,7 @@ func (r *task) applyOutside(e domain.Event) domain.Transition {
 
 // newAttempt forgets what belonged to the attempt before.
 func (r *task) newAttempt() {
-	r.handle, r.stray = nil, false
+	r.handle, r.stray, r.slot = nil, false, slot{}
 	old := []*job{&r.probe, &r.lease, &r.ask, &r.undo}
 	if r.holds() {
 		old = append(old, &r.submit)
@@ -306,8 +306,10 @@ func (r *task) probeRequest() protocol.ProbeRequest {
 // delay, until the job has ended: the server repeats it at no cost in history.
 func (r *task) watch() {
 	if r.holds() {
+		if r.slot.held {
+			return
+		}
 		r.hold()
-		return
 	}
 	attempt, req := r.t.Attempts, r.probeRequest()
 	lost := time.Duration(r.in.Tool.HostLostMs) * time.Millisecond

@@ -26,6 +26,8 @@ type SubmitRequest struct {
 	// RepeatOf is the attempt for which a submission under the key was begun before,
 	// so that a job may be there that nobody has heard of; 0 is none.
 	RepeatOf int `json:"repeatOf,omitempty"`
+	// RepeatHost is the host of that submission, if it is known.
+	RepeatHost string `json:"repeatHost,omitempty"`
 	// Decided says that a person decided to submit once more, whatever the effects.
 	Decided bool `json:"decided,omitempty"`
 	// Effects are the tool's; see [domain.Effects].
@@ -39,6 +41,17 @@ type RunRequest struct {
 	Progress int    `json:"progress"`
 	Stage    string `json:"stage,omitempty"`
 	PollMs   int64  `json:"pollMs,omitempty"`
+}
+
+// RunNote is what a try of [ActivitySubmit] or [ActivityRun] leaves in its heartbeat
+// details.
+type RunNote struct {
+	// Host is where the try ran.
+	Host string `json:"host,omitempty"`
+	// Begun says that the outside may have been reached.
+	Begun bool `json:"begun,omitempty"`
+	// Handle is the job's once it is known.
+	Handle *Handle `json:"handle,omitempty"`
 }
 
 // CompensateRequest is the argument of [ActivityCompensate].

@@ -49,6 +49,7 @@ var messages = []any{
 	protocol.JobStarted{},
 	protocol.Begun{},
 	protocol.RunRequest{},
+	protocol.RunNote{},
 	protocol.CompensateRequest{},
 	protocol.CompensateResult{},
 	protocol.ListJobsRequest{},

@@ -92,6 +92,8 @@ type Carry struct {
 type Begun struct {
 	SubmissionKey string `json:"submissionKey"`
 	Attempt       int    `json:"attempt"`
+	// Host is where, if it is known.
+	Host string `json:"host,omitempty"`
 }
 
 // TaskRecord is all that is known of a task that has ended: the result of its

@@ -112,6 +112,8 @@ const (
 	ErrTypeOutcomeUnknown = "OutcomeUnknown"
 	// ErrTypeThrottled is the other side's word that it refuses for now.
 	ErrTypeThrottled = "Throttled"
+	// ErrTypeWorkerStops is the word of a worker that stops while it watches a job.
+	ErrTypeWorkerStops = "WorkerStops"
 	// ErrTypeStillRunning is a probe's word that it will look again.
 	ErrTypeStillRunning = "StillRunning"
 	// ErrTypeUnknownTool is a tool that the worker does not know.

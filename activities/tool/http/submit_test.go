@@ -8,7 +8,9 @@ import (
 	"io"
 	"net"
 	nethttp "net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -402,6 +404,37 @@ func TestAPostIsNeverRepeatedByTheTransport(t *testing.T) {
 	}
 	if count() != 2 {
 		t.Errorf("the service read %d requests, want 2", count())
+	}
+}
+
+// HTTP/2 tells in another way that there was a connection.
+func TestBrokenAnswerOverHTTP2(t *testing.T) {
+	t.Parallel()
+	s := answers(t, 200, nil, "")
+	var posts atomic.Int32
+	secure := httptest.NewUnstartedServer(nethttp.HandlerFunc(func(_ nethttp.ResponseWriter, r *nethttp.Request) {
+		if r.ProtoMajor != 2 {
+			t.Errorf("asked by %s", r.Proto)
+		}
+		posts.Add(1)
+		panic(nethttp.ErrAbortHandler) // resets the stream
+	}))
+	secure.EnableHTTP2 = true
+	secure.StartTLS()
+	defer secure.Close()
+	change := func(c *http.Config) { c.URL, c.Idempotent = secure.URL, true }
+	e := s.executor(change, func(c *http.Config) { c.Client = secure.Client() })
+	for range 2 { // the second time on a used connection
+		if _, err := e.Submit(t.Context(), request(key)); !errors.Is(err, tool.ErrAmbiguous) {
+			t.Errorf("submit: %v", err)
+		}
+	}
+	// Without trust in the certificate nothing is sent.
+	if _, err := s.executor(change).Submit(t.Context(), request(key)); !errors.Is(err, tool.ErrThrottled) || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("submit: %v", err)
+	}
+	if n := posts.Load(); n != 2 {
+		t.Errorf("the service got %d POSTs, want 2", n)
 	}
 }
 
