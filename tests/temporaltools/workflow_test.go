@@ -5,11 +5,14 @@ import (
 	"testing"
 	"time"
 
+	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/api/workflowservice/v1"
 	sdkworker "go.temporal.io/sdk/worker"
 	sdkworkflow "go.temporal.io/sdk/workflow"
 
 	"github.com/wakepoint/wakepoint/activities/tool"
 	"github.com/wakepoint/wakepoint/config"
+	"github.com/wakepoint/wakepoint/tests/harness"
 )
 
 func runs(fn any) func(sdkworker.Worker) {
@@ -116,5 +119,32 @@ func TestWorkflowThatContinuesAsNew(t *testing.T) {
 	must(t, ex.Cancel(t.Context(), handles[1]))
 	if obs := r.end(ex, handles[1]); obs.State != tool.StateCancelled || !obs.Definite {
 		t.Errorf("the cancelled one ended as %+v", obs)
+	}
+}
+
+// Somebody resets the workflow of a job in Temporal's UI: it is the same job, in another run.
+func TestWorkflowThatIsReset(t *testing.T) {
+	r := newRig(t)
+	r.serve(runs(func(ctx sdkworkflow.Context, _ any) (string, error) {
+		var word string
+		sdkworkflow.GetSignalChannel(ctx, signalEnd).Receive(ctx, &word)
+		return word, nil
+	}))
+	ex := r.workflow(nil)
+	h := r.submit(ex, r.request("t", `{}`))
+	r.until(ex, h, "it waits", func(o tool.Observation) bool { return o.Stage == "running" })
+	desc, err := r.client.DescribeWorkflow(t.Context(), h.ID, "")
+	must(t, err)
+	const firstTaskStarted = 3
+	harness.Until(t, time.Minute, "its first task is over", func() bool {
+		_, err = r.client.ResetWorkflowExecution(t.Context(), &workflowservice.ResetWorkflowExecutionRequest{
+			Namespace: "default", WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: h.ID, RunId: desc.WorkflowExecution.RunID},
+			Reason: "try that again", WorkflowTaskFinishEventId: firstTaskStarted + 1, RequestId: r.Name(),
+		})
+		return err == nil
+	})
+	must(t, r.client.SignalWorkflow(t.Context(), h.ID, "", signalEnd, "at last"))
+	if obs := r.end(ex, h); obs.State != tool.StateSucceeded || r.read(obs.Result) != `"at last"` {
+		t.Errorf("it ended as %+v, %+v", obs, obs.Error)
 	}
 }
