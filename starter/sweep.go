@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
@@ -112,19 +113,19 @@ func (c *Client) sweep(ctx, wait context.Context, s *Swept, patience time.Durati
 		err = run.Get(wait, &s.Report)
 	}
 	var (
-		late *temporal.TimeoutError
-		end  *temporal.WorkflowExecutionError
+		late   *temporal.TimeoutError
+		engine serviceerror.ServiceError
 	)
 	switch {
 	case err == nil:
 		return nil
 	case errors.As(err, &late) && late.TimeoutType() == enums.TIMEOUT_TYPE_SCHEDULE_TO_START:
 		return fail(CodeNoWorker, "start a worker on it", "no worker of host %s took the sweep up", s.Host).because(err)
-	case errors.As(err, &end):
-		return fail(CodeInternal, "look at workflow "+s.WorkflowID+" in the Temporal UI", "%s: %s", what, innermost(err)).because(err)
 	case over(ctx) == nil && over(wait) != nil:
 		return fail(CodeWaitTimeout, "it goes on: look at workflow "+s.WorkflowID+" in the Temporal UI; does a worker run?",
 			"%s: it has not ended within %s", what, config.FormatDuration(patience)).because(err)
+	case over(ctx) == nil && !errors.As(err, &engine):
+		return fail(CodeInternal, "look at workflow "+s.WorkflowID+" in the Temporal UI", "%s: %s", what, innermost(err)).because(err)
 	}
 	return engineError(ctx, what, err)
 }
