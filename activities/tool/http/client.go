@@ -143,7 +143,7 @@ func (e *Executor) send(ctx context.Context, method string, u *url.URL, header n
 	err = e.hide(withoutURL(err))
 	var op *net.OpError
 	switch {
-	case errors.As(err, &op) && op.Op == "dial", asked.Load():
+	case errors.As(err, &op) && op.Op == "dial", asked.Load() && !got.Load():
 		return nil, &tool.ThrottledError{Cause: fmt.Errorf("no connection could be made: %w", err)}
 	case timedOut:
 		return nil, fmt.Errorf("no answer within %v: %w", e.cfg.Timeout, err)
