@@ -183,7 +183,8 @@ func (c *Client) retryClosed(ctx context.Context, taskID string, s snapshot, req
 		// The tool may have moved since; its work is done where it is now.
 		in.Tool = tool.Binding()
 	}
-	in.Carry = &protocol.Carry{Task: s.record.Task, Ledger: s.record.Ledger, Targets: s.record.Targets, Retry: &req}
+	in.Carry = &protocol.Carry{Task: s.record.Task, Ledger: s.record.Ledger, Targets: s.record.Targets, Retry: &req, Begun: s.record.Begun}
+	in.Revision = protocol.Revision
 	options := c.startOptions(in.Create, in.Fingerprint)
 	options.WorkflowIDReusePolicy = enums.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY
 	if err := c.stillLast(ctx, taskID, s.runID, &options); err != nil {

@@ -61,7 +61,13 @@ func TestCommands(t *testing.T) {
 		"json":  {{line: "task show running --json"}, {line: "task show nothing --json"}, {line: "task watch done --json"}, {line: "--json task submit resize"}, {line: "task list --json", with: more}, {line: "task result done --json"}},
 		"list":  {{line: "task list", with: more}, {line: "task list --tool resize --state running --run r --tool-call c --limit 7 --cursor x"}, {line: "task ls now"}},
 		"watch": {{line: "task watch done"}, {line: "task watch failed"}, {line: "task watch nothing"}, {line: "task watch done done"}, {line: "task watch"}},
-		"submit": {{line: "task submit resize"}, {line: "task submit resize --key again"}, {line: "task submit resize --id done --wait"}, {line: "task submit resize --id failed --wait"}, {line: "task submit resize --id failed --wait --json"}, {line: "task submit"},
+		"submit": {
+			{line: "task submit resize"},
+			{line: "task submit resize --key again"},
+			{line: "task submit resize --id done --wait"},
+			{line: "task submit resize --id failed --wait"},
+			{line: "task submit resize --id failed --wait --json"},
+			{line: "task submit"},
 			{line: "task submit resize --no-cache --waiter ann"},
 			{line: "task submit resize", with: func(f *fake) {
 				f.submitted = starter.Submitted{TaskID: "cache_x_1", WorkflowID: "default/task/cache_x_1", State: domain.StateSucceeded, Existing: true, Cached: true}
