@@ -32,6 +32,9 @@ const (
 	// trialPause is the wait after something that did not work, for as long as
 	// nobody says otherwise.
 	trialPause = time.Second
+	// trialUnpromised is how long to wait for the end of a job that may not have been
+	// asked for it.
+	trialUnpromised = 2500 * time.Millisecond
 	// trialTail is how much of standard error is kept of a failed job, in bytes.
 	trialTail = 4 << 10
 )
@@ -149,7 +152,7 @@ func (t *Trial) Run(ctx context.Context, input json.RawMessage, within time.Dura
 	}
 	t.open = true
 	obs, err := t.observe(limited, h, watch)
-	if err != nil {
+	if err != nil && !errors.Is(err, errUnseen) {
 		obs = t.stop(context.WithoutCancel(ctx), h, watch)
 	}
 	tried := Tried{State: obs.State, Job: h.ID, Error: obs.Error}
@@ -198,12 +201,15 @@ func (t *Trial) submit(ctx context.Context, req tool.Request, watch func(Step)) 
 
 // observe looks until the job has ended, or ctx, whose cause is the error then.
 func (t *Trial) observe(ctx context.Context, h tool.Handle, watch func(Step)) (tool.Observation, error) {
-	if !t.Promises().Observe {
-		return tool.Observation{State: tool.StateUnknown}, errUnseen
-	}
+	// What is not promised may work all the same, as when a service says where its job
+	// can be looked at.
+	promised := t.Promises().Observe
 	for {
 		obs, err := t.ex.Observe(ctx, h)
 		wait := t.tool.Poll
+		if !promised && ctx.Err() == nil && (err != nil || obs.State == tool.StateUnknown) {
+			return tool.Observation{State: tool.StateUnknown}, errUnseen
+		}
 		var refused *tool.ThrottledError
 		switch {
 		case ctx.Err() != nil:
@@ -230,23 +236,18 @@ func (t *Trial) observe(ctx context.Context, h tool.Handle, watch func(Step)) (t
 // errUnseen is the end of a trial whose job nobody here can see.
 var errUnseen = errors.New("the job was started, and only a callback tells its end, which is not received here")
 
-// stop asks the job to end and waits for that.
+// stop asks the job to end and waits for that, not for long when nobody promises it.
 func (t *Trial) stop(ctx context.Context, h tool.Handle, watch func(Step)) tool.Observation {
-	ctx, cancel := context.WithTimeout(ctx, t.grace())
+	grace, note := t.grace(), "asking the job to end"
+	if t.Promises().Cancel == tool.CancelNone {
+		grace, note = min(grace, trialUnpromised), "asking the job to end, though nobody promises that it will"
+	}
+	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
-	unknown := tool.Observation{State: tool.StateUnknown}
-	p := t.Promises()
-	if !p.Observe {
-		return unknown
-	}
-	if p.Cancel == tool.CancelNone {
-		watch(Step{Note: "the job cannot be cancelled, it goes on"})
-		return unknown
-	}
-	watch(Step{Note: "asking the job to end"})
+	watch(Step{Note: note})
 	if err := t.ex.Cancel(ctx, h); err != nil {
 		watch(Step{Note: fmt.Sprintf("it cannot be asked: %v", err)})
-		return unknown
+		return tool.Observation{State: tool.StateUnknown}
 	}
 	obs, err := t.observe(ctx, h, watch)
 	if err != nil {

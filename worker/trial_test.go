@@ -122,13 +122,33 @@ func TestTrial(t *testing.T) {
 		},
 		"no way to cancel": {
 			within: 500 * time.Millisecond,
-			script: func(e *tooltest.Executor) { e.SetPromises(tool.Promises{Observe: true}) },
+			script: func(e *tooltest.Executor) {
+				e.SetPromises(tool.Promises{Observe: true})
+				e.OnCancel(tooltest.AnyKey, tooltest.Running())
+			},
+			want: worker.Tried{State: tool.StateUnknown, TookMs: 3000}, err: "no end within 500ms", started: 1,
+			steps: []string{"running", "asking the job to end, though nobody promises", "running", "running", "running", "it has not ended"},
+		},
+		"no words after a cancel": {
+			within: 500 * time.Millisecond,
+			script: func(e *tooltest.Executor) { e.Fail(tooltest.Cancel, tooltest.AnyKey, errors.New("broken pipe")) },
 			want:   worker.Tried{State: tool.StateUnknown, TookMs: 500}, err: "no end within 500ms", started: 1,
-			steps: []string{"running", "the job cannot be cancelled"},
+			steps: []string{"running", "asking the job to end", "it cannot be asked: broken pipe"},
 		},
 		"no way to look": {
-			script: func(e *tooltest.Executor) { e.SetPromises(tool.Promises{}) },
-			want:   worker.Tried{State: tool.StateUnknown}, err: "only a callback tells its end", started: 1,
+			script: func(e *tooltest.Executor) {
+				e.SetPromises(tool.Promises{})
+				e.Script(tooltest.AnyKey, tooltest.Unknown())
+			},
+			want: worker.Tried{State: tool.StateUnknown}, err: "only a callback tells its end", started: 1,
+		},
+		"a look that nobody promised": {
+			script: func(e *tooltest.Executor) {
+				e.SetPromises(tool.Promises{})
+				e.Script(tooltest.AnyKey, tooltest.Running(), tooltest.Succeeded(`1`))
+			},
+			want:   worker.Tried{State: tool.StateSucceeded, TookMs: 1000, ContentType: "application/json", Bytes: 1},
+			result: `1`, started: 1, steps: []string{"running"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

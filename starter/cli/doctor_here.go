@@ -21,6 +21,7 @@ import (
 	"github.com/wakepoint/wakepoint/starter"
 	"github.com/wakepoint/wakepoint/starter/cli/term"
 	"github.com/wakepoint/wakepoint/store"
+	"github.com/wakepoint/wakepoint/store/blobref"
 	"github.com/wakepoint/wakepoint/worker"
 )
 
@@ -179,7 +180,7 @@ func (x *examination) tools(ctx context.Context) {
 	wrong := 0
 	var mistakes config.Errors
 	if !errors.As(err, &mistakes) && err != nil {
-		x.problem(checkTools, "", "%v", err)
+		x.problem(checkTools, docsConfig, "%v", err)
 		wrong++
 	}
 	for _, one := range mistakes {
@@ -278,7 +279,7 @@ func tryBlobs(ctx context.Context, raw, tenant string, u *url.URL) (err error) {
 	}
 	if u != nil && u.Scheme == "file" {
 		// The folder of a task that never was; one that is not empty stays.
-		_ = os.Remove(filepath.Join(u.Path, key.Tenant, key.TaskID))
+		_ = os.Remove(filepath.Join(u.Path, filepath.Dir(strings.TrimPrefix(ref.Ref, blobref.Scheme))))
 	}
 	return nil
 }

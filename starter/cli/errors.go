@@ -52,7 +52,7 @@ func exitCodes() []exitCode {
 		{ExitFailure, "failure of any other kind"},
 		{ExitUsage, "the command line, the input or the configuration is wrong; nothing was done"},
 		{ExitUnknown, "there is no such task or delivery"},
-		{ExitTaskEnded, "the task failed, expired or was cancelled (submit --wait, watch, result, demo)"},
+		{ExitTaskEnded, "the task or tool failed, expired or was cancelled (submit --wait, watch, result, demo, tools test)"},
 		{ExitUnreachable, "the engine or the worker cannot be found, reached or used"},
 		{ExitConflict, "the request contradicts what is there: an id in use, a task that has ended, a folder in use"},
 		{ExitWaitTimeout, "the wait of --for is over; the task goes on"},

@@ -7,16 +7,21 @@ import (
 	"os"
 	"time"
 
+	"github.com/wakepoint/wakepoint/starter"
 	"github.com/wakepoint/wakepoint/starter/cli/dev"
 )
 
 // The parts that the tests of this package look at.
 type (
 	Stack    = stack
+	Cluster  = cluster
 	ExitCode = exitCode
 )
 
-var ExitCodes = exitCodes
+var (
+	ExitCodes    = exitCodes
+	DoctorChecks = doctorChecks
+)
 
 // Code and Meaning open an exit code.
 func (e exitCode) Code() int       { return e.code }
@@ -35,6 +40,11 @@ type Parts struct {
 	Dir, Self string
 	UIURL     string
 	Start     func(ctx context.Context, o dev.Options) (Stack, error)
+	// Cluster is the engine that doctor reaches, or ReachErr what comes of it; Free is
+	// how much of a disk is free.
+	Cluster  Cluster
+	ReachErr error
+	Free     func(dir string) (uint64, error)
 	// Found takes what a real connection would have used.
 	Found *Endpoint
 }
@@ -84,6 +94,13 @@ func RunWith(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 		self:  func() (string, error) { return p.Self, nil },
 		zone:  time.UTC,
 		start: p.Start,
+		reach: func(_ context.Context, e endpoint) (cluster, error) {
+			if p.ReachErr != nil {
+				return nil, &failure{code: string(starter.CodeUnavailable), message: "no engine answers at " + e.options.HostPort, hint: "start one", cause: p.ReachErr}
+			}
+			return p.Cluster, nil
+		},
+		free: p.Free,
 	})
 }
 

@@ -156,7 +156,7 @@ func (a *app) tryIntroduction(t config.Tool, trial *worker.Trial) {
 	case t.Go != nil:
 		a.say("note: the function %s runs where a worker of task queue %s has it", t.Go.Function, t.TaskQueue)
 	case t.HTTP != nil && t.HTTP.Callback:
-		a.say("note: callbacks of the service are not received here; the job is looked at instead")
+		a.say("note: callbacks of the service are not received here; the job is looked at, if that is possible")
 	}
 	if t.Policy.Effects == domain.EffectsUnsafe {
 		a.say("note: its effects are declared unsafe, and this does its work")
@@ -286,14 +286,14 @@ func (a *app) tryFailure(ctx context.Context, t config.Tool, tried worker.Tried,
 	case tried.State == "succeeded":
 		return nil
 	case tried.Error == nil:
-		return &failure{code: codeTaskEnded, message: fmt.Sprintf("tool %s: the job is %s%s", t.Name, tried.State, after), tail: tail}
+		return &failure{code: codeTaskEnded, message: fmt.Sprintf("tool %s: %s%s", t.Name, tried.State, after), tail: tail}
 	}
-	again := "it would end so again"
+	again := "another attempt would end the same way"
 	if tried.Error.Retryable {
 		again = "another attempt may end otherwise"
 	}
 	return &failure{
 		code: codeTaskEnded, tail: tail, hint: again,
-		message: fmt.Sprintf("tool %s is %s%s: %s: %s", t.Name, tried.State, after, tried.Error.Code, tried.Error.Message),
+		message: fmt.Sprintf("tool %s: %s%s: %s: %s", t.Name, tried.State, after, tried.Error.Code, tried.Error.Message),
 	}
 }
