@@ -275,6 +275,11 @@ func TestRunLooksAgain(t *testing.T) {
 	if res, err := b.run(runRequest()); err != nil || res.Event.Type != domain.EventSucceed {
 		t.Errorf("%+v, %v", res, err)
 	}
+	elsewhere := setup(t)
+	elsewhere.tool.Fail(tooltest.Observe, key, nil, tool.ErrWrongHost)
+	if _, err := elsewhere.run(runRequest()); !failure(t, err).NonRetryable() {
+		t.Errorf("a slot on another host: %v", err)
+	}
 	unknown := setup(t)
 	start := time.UnixMilli(1_800_000_000_000)
 	looks := 0

@@ -63,6 +63,11 @@ func (a *Activities) watch(ctx context.Context, ex tool.Executor, req protocol.R
 	for {
 		stop := beat(ctx, n)
 		obs, err := ex.Observe(ctx, handleOf(n.Handle))
+		if errors.Is(err, tool.ErrWrongHost) {
+			// This slot is on a host where the job cannot be seen.
+			stop()
+			return protocol.ProbeResult{}, temporal.NewNonRetryableApplicationError(err.Error(), "WrongHost", err)
+		}
 		if err == nil && obs.State.Terminal() {
 			defer stop()
 			return a.ended(ctx, probe, obs)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
 
 	"github.com/wakepoint/wakepoint/domain"
 	"github.com/wakepoint/wakepoint/starter"
@@ -155,6 +156,37 @@ func TestKillInAnExecRun(t *testing.T) {
 		wait(rng, time.Second)
 		s.kill(what)
 		s.endedWell(ids, journal)
+	})
+}
+
+// A job that holds a slot goes on when its worker is killed, and its end does not
+// wait behind the others for a slot; those get the slots that there are.
+func TestKillWhileSlotsAreHeld(t *testing.T) {
+	each(t, "slot", func(t *testing.T, what target, rng *rand.Rand) {
+		journal := filepath.Join(t.TempDir(), "journal")
+		s := newStack(t, journalTool(journal, "4")+"    maxConcurrent: 2\n")
+		ids := s.submitJobs(rng)
+		harness.Until(t, patience, "the slots are taken", func() bool {
+			b, _ := os.ReadFile(journal)
+			return strings.Count(string(b), "start ") >= 2
+		})
+		wait(rng, time.Second)
+		s.kill(what)
+		s.endedWell(ids, journal)
+		if what != worker {
+			return
+		}
+		lost := 0
+		for _, id := range ids {
+			events, err := harness.History(t.Context(), s.temporal, protocol.TaskWorkflowID("default", id), "")
+			require.NoError(t, err)
+			for _, e := range events {
+				if e.GetEventType() == enumspb.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT {
+					lost++
+				}
+			}
+		}
+		require.Equal(t, 2, lost, "both tasks were told that the activity was lost, and did not wait for its turn")
 	})
 }
 

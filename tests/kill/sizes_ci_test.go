@@ -8,6 +8,6 @@ const killsPerMoment = 1
 // inThisRun picks one target for each moment, another one for each, so that the
 // short run kills everything once; `make long` kills all of them at all moments.
 func inThisRun(moment string, target int) bool {
-	order := map[string]int{"submit": 0, "exec": 1, "delivery": 2, "continue": 3}
+	order := map[string]int{"submit": 0, "exec": 1, "delivery": 2, "continue": 3, "slot": 2}
 	return order[moment] == target
 }
