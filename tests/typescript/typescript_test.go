@@ -1,7 +1,5 @@
 //go:build long
 
-// Package typescript uses an activity and a workflow as tools that somebody wrote in TypeScript,
-// with no thought of Wakepoint.
 package typescript
 
 import (
