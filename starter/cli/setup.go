@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -26,6 +27,21 @@ itself.`,
 	return cmd
 }
 
+// warnOfLifetimes says which results are to be kept for longer than their tasks. They
+// cannot be found then, which harms nothing else, so it is no failure.
+func warnOfLifetimes(say func(format string, args ...any), cfg *config.Config, retention time.Duration) {
+	who, longest := "the installation", cfg.ResultTTL
+	for _, t := range cfg.Tools {
+		if t.ResultTTL > longest {
+			who, longest = "tool "+t.Name, t.ResultTTL
+		}
+	}
+	if longest > retention {
+		say("note: resultTTL of %s is %s, but results can be found for %s only: the namespace forgets their tasks then",
+			who, config.FormatDuration(longest), config.FormatDuration(retention))
+	}
+}
+
 func (a *app) setup(ctx context.Context, retention duration) error {
 	a.waits = true
 	cfg, err := a.config()
@@ -45,6 +61,7 @@ func (a *app) setup(ctx context.Context, retention duration) error {
 	if err != nil {
 		return err
 	}
+	warnOfLifetimes(a.say, cfg, r.Retention)
 	if a.json {
 		return a.printJSON(r)
 	}
