@@ -137,7 +137,9 @@ func (t *Trial) Run(ctx context.Context, input json.RawMessage, within time.Dura
 	id := "test-" + rand.Text()
 	req := tool.Request{
 		Tenant: t.o.Config.Tenant, TaskID: id, Attempt: 1, SubmissionKey: t.o.Config.Tenant + "/" + id + "/1", Tool: t.tool.Name, Input: input,
-		DeadlineAtMs: began.Add(within).UnixMilli(),
+		// Beyond the time after which the job is asked to end, so that it is seen how it
+		// takes that; should nobody be there to ask, it ends all the same.
+		DeadlineAtMs: began.Add(within + t.grace()).UnixMilli(),
 	}
 	end := func(tried Tried, err error) (Tried, error) {
 		tried.TookMs = time.Since(began).Milliseconds()

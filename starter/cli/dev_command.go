@@ -128,7 +128,7 @@ func (a *app) checkTools(ctx context.Context, cfg *config.Config) error {
 }
 
 func hintTools(cfg *config.Config) string {
-	return "mend the tools in " + cfg.File + "; see docs/exec.md"
+	return "mend the tools in " + cfg.File + "; see docs/config.md"
 }
 
 // told drops what a child wrote last from its error: people have read it as it

@@ -264,7 +264,7 @@ func skewOnce(ctx context.Context, c cluster, namespace string, queue *taskqueue
 	}()
 	defer func() {
 		cancel()
-		<-polled
+		_ = <-polled // it was only there to be seen
 	}()
 	for {
 		d, err := c.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{

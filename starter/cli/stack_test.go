@@ -154,7 +154,7 @@ func TestDevChecksTheToolsBeforeItStarts(t *testing.T) {
 	code := cli.RunWith(t.Context(), []string{"dev", "--engine", "x:1"}, strings.NewReader(""), &stdout, &stderr, env, parts)
 	lines := strings.Split(stderr.String(), "\n")
 	if code != cli.ExitUsage || s.options.DataDir != "" || len(lines) != 4 || !strings.HasPrefix(lines[0], "error: "+file+":2:17: tools.gone.exec.argv: program ") ||
-		!strings.HasPrefix(lines[1], file+":3:33: tools.shell.exec.argv[2]: ") || lines[2] != "hint: mend the tools in "+file+"; see docs/exec.md" {
+		!strings.HasPrefix(lines[1], file+":3:33: tools.shell.exec.argv[2]: ") || lines[2] != "hint: mend the tools in "+file+"; see docs/config.md" {
 		t.Errorf("exit %d, started %q: %s", code, s.options.DataDir, &stderr)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
