@@ -399,4 +399,5 @@ func ExampleClient_Tools() {
 	// approve external 1d
 	// late external 1m
 	// vet exec 1h
+	// pay external 1h
 }

@@ -39,6 +39,7 @@ tools:
   approve: {executor: external, ttl: 1d}
   late: {executor: external, ttl: 1m, late: {policy: record, grace: 1h}}
   vet: {exec: {argv: [go, vet]}}
+  pay: {executor: external, effects: unsafe}
 `
 
 // world is a client on an engine in memory, with a clock that stands still.

@@ -300,7 +300,7 @@ func TestNewRefusesWhatIsWrong(t *testing.T) {
 	if err != nil || c.Tenant() != "default" || len(c.Tools()) != 0 {
 		t.Errorf("defaults: %v", err)
 	}
-	if names := w.Tools(); len(names) != 4 || names[0].Name != "train" {
+	if names := w.Tools(); len(names) != 5 || names[0].Name != "train" {
 		t.Errorf("tools are %v", names)
 	}
 }
