@@ -124,7 +124,10 @@ func (r *Rule) apply(t Task, e Event) Transition {
 		r.do(n, &e)
 	}
 	if n.State.Terminal() && !t.State.Terminal() {
-		n.EndedBy, n.Manual = endedBy(e), nil
+		n.EndedBy = endedBy(e)
+		if n.State != StateExpired || !n.undoing() {
+			n.Manual = nil
+		}
 	}
 	e.Jitter = 0
 	n.record(e)
@@ -196,7 +199,7 @@ func (t *Task) retry(e Event) {
 	t.Attempts = max(t.Attempts, 1)
 	t.ExpiresAtMs = e.AtMs + e.TTLMs
 	t.Progress, t.RetryAtMs, t.EndedAtMs, t.SuspectedAtMs = 0, 0, 0, 0
-	t.Cancel, t.Confirmed, t.Questions, t.Late = nil, nil, nil, nil
+	t.Cancel, t.Confirmed, t.Questions, t.Late, t.Manual = nil, nil, nil, nil, nil
 	t.Retries++
 	t.EndedBy = ""
 	t.decided()

@@ -161,7 +161,8 @@ type Task struct {
 	// Waiters are those who wait beside the submitter, and the submitter once it has
 	// left; see [Task.Waiting].
 	Waiters []Waiter `json:"waiters,omitempty"`
-	// Manual is set while a person has to find out what became of the work.
+	// Manual is set while a person has to find out what became of the work, and on a
+	// task that expired while what it may have done was being undone.
 	Manual *Manual `json:"manual,omitempty"`
 	// DecidedFor is the attempt that a person decided to begin, whatever the effects
 	// of the tool: by a manual retry or by resolving.

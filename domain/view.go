@@ -154,6 +154,8 @@ func waitsFor(t Task, p Phase) string {
 
 func nextStep(t Task) string {
 	switch {
+	case t.State.Terminal() && t.Manual != nil:
+		return "wait for the end of task " + t.Manual.Compensation + ", which still undoes what may have been done, before you retry this one"
 	case t.Manual != nil && t.sought():
 		return "find out whether the work was done, then say so: wakepoint task resolve " + t.ID + " --succeeded --result RESULT, --failed, or --repeat"
 	case t.State == StateFailed && t.Error != nil && t.Error.Code == CodeOutcomeUnknown:

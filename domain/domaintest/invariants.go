@@ -151,7 +151,7 @@ func stuck(n domain.Task, nowMs int64) []string {
 		say("an open task that wakes for nothing: %+v", p)
 	case !open && !ended:
 		say("a %s task without an end", n.State)
-	case n.Manual != nil && (n.State != domain.StateRunning || n.SuspectedAtMs != 0 || n.Error == nil || n.Error.Code != domain.CodeOutcomeUnknown):
+	case n.Manual != nil && (n.State != domain.StateRunning && !goesOn(n) || n.SuspectedAtMs != 0 || n.Error == nil || n.Error.Code != domain.CodeOutcomeUnknown):
 		say("a person looks for a task that is %s, suspected at %d, with error %v", n.State, n.SuspectedAtMs, n.Error)
 	case n.Manual != nil && (p.Probe || p.Lease || p.Submit):
 		say("a person looks for it, and so does %+v", p)
@@ -163,6 +163,11 @@ func stuck(n domain.Task, nowMs int64) []string {
 		say("attempt %d was decided on, and %d were begun", n.DecidedFor, n.Attempts)
 	}
 	return out
+}
+
+// goesOn says of a task that expired that what it may have done is still undone.
+func goesOn(t domain.Task) bool {
+	return t.State == domain.StateExpired && t.Manual.Compensation != "" && t.Manual.CompensationFailed == ""
 }
 
 // stillness is a task without what a heartbeat may touch.

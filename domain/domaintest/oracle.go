@@ -218,6 +218,7 @@ func (o *Oracle) afterTheEnd(e domain.Event) (Verdict, bool) {
 		o.ExpiresAtMs = e.AtMs + e.TTLMs
 		o.Progress = 0
 		o.Retries++
+		o.Manual = false
 		o.CancelAsked = false
 		o.Confirmed = ""
 		o.Suspected = false

@@ -259,7 +259,10 @@ func (o *Oracle) again(e domain.Event) {
 func (o *Oracle) end(state string, e domain.Event, kind string) {
 	o.State = state
 	o.Suspected = false
-	o.Manual = false
+	if state != "expired" || !o.undoing() {
+		// What is being undone goes on beyond the deadline.
+		o.Manual = false
+	}
 	o.EndKind = kind
 	o.EndedBy = e.Source
 	if e.By != "" {
