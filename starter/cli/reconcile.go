@@ -131,7 +131,11 @@ func reconciledRow(t starter.ReconciledTask) []string {
 	case !t.Settled():
 		done = "not reconciled"
 	}
-	return []string{t.TaskID, t.Tool, string(t.Before.Phase), join(": ", t.Outside, t.Note), done}
+	says := t.Outside
+	if t.Note != t.Outside {
+		says = join(": ", t.Outside, t.Note)
+	}
+	return []string{t.TaskID, t.Tool, string(t.Before.Phase), says, done}
 }
 
 func (a *app) orphans(ctx context.Context, s *session, r starter.OrphansRequest) error {

@@ -19,7 +19,7 @@ func reconcileLines() []line {
 		f.reconciled = []starter.ReconciledTask{
 			same,
 			{TaskID: "b", Tool: "train", Reconciled: &protocol.Reconciled{
-				Before: running, After: stands(domain.StateSucceeded, domain.PhaseSucceeded, 3), Outside: protocol.OutsideEnded, Did: domain.ReasonSucceeded,
+				Before: running, After: stands(domain.StateSucceeded, domain.PhaseSucceeded, 3), Outside: protocol.OutsideEnded, Note: protocol.OutsideEnded, Did: domain.ReasonSucceeded,
 			}},
 			{TaskID: "c", Tool: "pay", Reconciled: &protocol.Reconciled{Before: running, After: running, Outside: protocol.OutsideNoAnswer, Note: "connection refused"}},
 			{TaskID: "d", Tool: "pay", Error: &starter.Error{Code: starter.CodeNoWorker, Message: "no worker answered for task d within 1m0s", Hint: "start a worker"}},

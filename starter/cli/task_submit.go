@@ -183,7 +183,11 @@ func (a *app) submit(ctx context.Context, s *session, f submitFlags) error {
 		return a.printJSON(sub)
 	}
 	a.accepted(s, sub)
-	a.say("hint: wakepoint task watch %s", sub.TaskID)
+	follow := "watch"
+	if sub.State == domain.StateSucceeded {
+		follow = "result"
+	}
+	a.say("hint: wakepoint task %s %s", follow, sub.TaskID)
 	return nil
 }
 
