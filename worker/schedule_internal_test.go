@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -71,11 +72,12 @@ func (h scheduleHandle) Update(_ context.Context, o client.ScheduleUpdateOptions
 		return serviceerror.NewNotFound("no schedule")
 	}
 	next, err := o.DoUpdate(client.ScheduleUpdateInput{Description: client.ScheduleDescription{Schedule: *s}})
-	if err == nil {
+	switch {
+	case errors.Is(err, temporal.ErrSkipScheduleUpdate):
+		return nil
+	case err == nil:
 		h.tt.schedules[h.id] = next.Schedule
 		h.tt.updates++
-	} else if err == temporal.ErrSkipScheduleUpdate { //nolint:errorlint // as the SDK does
-		err = nil
 	}
 	return err
 }
@@ -149,7 +151,7 @@ func TestSweepsThatCannotBeScheduled(t *testing.T) {
 		s.sweeps = s.sweeps[:1]
 		s.log = slog.New(slog.NewTextHandler(&said, nil))
 		s.start()
-		time.Sleep(24 * time.Hour) // of the bubble's clock
+		<-time.After(24 * time.Hour) // of the bubble's clock
 		if got := strings.Count(said.String(), "wakepoint sweep"); got != 1 {
 			t.Errorf("said %d times: %s", got, said.String())
 		}
@@ -159,7 +161,7 @@ func TestSweepsThatCannotBeScheduled(t *testing.T) {
 		tt.mu.Lock()
 		tt.err = nil
 		tt.mu.Unlock()
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		synctest.Wait()
 		if len(tt.created) != 1 {
 			t.Errorf("made %q", tt.created)
