@@ -152,6 +152,7 @@ func TestSweepsThatCannotBeScheduled(t *testing.T) {
 		s.log = slog.New(slog.NewTextHandler(&said, nil))
 		s.start()
 		<-time.After(24 * time.Hour) // of the bubble's clock
+		synctest.Wait()
 		if got := strings.Count(said.String(), "wakepoint sweep"); got != 1 {
 			t.Errorf("said %d times: %s", got, said.String())
 		}
