@@ -7,10 +7,16 @@ import (
 	"strings"
 	"testing"
 
+	sdkclient "go.temporal.io/sdk/client"
+
 	"github.com/wakepoint/wakepoint/activities/tool"
+	"github.com/wakepoint/wakepoint/activities/tool/activity"
 	"github.com/wakepoint/wakepoint/activities/tool/exec"
+	"github.com/wakepoint/wakepoint/activities/tool/gofunc"
 	"github.com/wakepoint/wakepoint/activities/tool/http"
 	"github.com/wakepoint/wakepoint/activities/tool/tooltest/conform"
+	"github.com/wakepoint/wakepoint/activities/tool/workflow"
+	"github.com/wakepoint/wakepoint/config"
 	"github.com/wakepoint/wakepoint/store"
 )
 
@@ -58,6 +64,26 @@ func TestDocumentedPromises(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("`exec`", ex)
+	temporal, err := sdkclient.NewLazyClient(sdkclient.Options{HostPort: "127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(temporal.Close)
+	act, err := activity.New(activity.Config{Name: "x", Client: temporal, Tool: config.ActivityTool{Type: "T", TaskQueue: "q"}, Store: blobs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want("`activity`", act)
+	wf, err := workflow.New(workflow.Config{Name: "x", Client: temporal, Tool: config.WorkflowTool{Type: "T", TaskQueue: "q"}, Store: blobs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want("`workflow`", wf)
+	function, err := gofunc.New(gofunc.Config{Client: temporal, Name: "f", TaskQueue: "q", Store: blobs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want("`go`", function)
 	const base = "https://service.example/jobs"
 	for name, declare := range map[string]func(*http.Config){
 		"only `url`":        func(*http.Config) {},
