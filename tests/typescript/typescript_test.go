@@ -35,6 +35,11 @@ tools:
     activity: {type: transcode, taskQueue: film-studio, heartbeat: 3s}
     poll: 200ms
     backoff: {initial: 100ms, max: 1s}
+  transcode-once:
+    executor: activity
+    effects: unsafe
+    activity: {type: transcode, taskQueue: film-studio, heartbeat: 3s}
+    poll: 200ms
   premiere:
     executor: workflow
     workflow: {type: premiere, taskQueue: film-studio, progressQuery: howFar}
@@ -297,10 +302,13 @@ func TestTheStudio(t *testing.T) {
 		ledger, _ := reel(t)
 		submit(b, "transcode", "reel-4", film{"film": "caligari", "frames": 60, "msPerFrame": 100, "output": output})
 		submit(b, "premiere", "gala-4", film{"film": "caligari", "cinemas": []string{"ufa", "capitol"}, "postersMs": 3000, "ledger": ledger})
+		once, onceLines := reel(t)
+		submit(b, "transcode-once", "reel-5", film{"film": "caligari", "frames": 60, "msPerFrame": 100, "output": once})
 		b.Until("reel-4", "the first frames", hasProgress(10, "frame "))
+		b.Until("reel-5", "the first frames", hasProgress(5, "frame "))
 		b.Until("gala-4", "the posters", hasProgress(50, "posters for "))
 		s.kill()
-		before := len(lines())
+		before, onceBefore := len(lines()), len(onceLines())
 		s = open(t)
 		got := result(b, "reel-4")
 		resumed, _ := got["resumedAt"].(float64)
@@ -312,6 +320,16 @@ func TestTheStudio(t *testing.T) {
 		}
 		if n := len(lines()); n != 60 {
 			t.Errorf("%d frames were done", n)
+		}
+		// What must not be done twice waits for a person, although the studio is back.
+		d := b.Until("reel-5", "a person is asked", func(d starter.Description) bool { return d.Task.Manual != nil })
+		if n := len(onceLines()); n != onceBefore || d.Task.Attempts != 1 {
+			t.Errorf("%d frames were done, %d of them by a second job; %d attempts", n, n-onceBefore, d.Task.Attempts)
+		}
+		_, err := b.Client.Resolve(b.Ctx, "reel-5", protocol.Resolve{Action: domain.ResolveRepeat, By: "the director", Reason: "the reel can be gone on with"})
+		must(t, err)
+		if got := result(b, "reel-5"); got["resumedAt"] != float64(onceBefore) {
+			t.Errorf("after %d frames, the repeat's result is %v", onceBefore, got)
 		}
 		if got := result(b, "gala-4"); len(got["halls"].([]any)) != 2 {
 			t.Errorf("the premiere's result is %v", got)
