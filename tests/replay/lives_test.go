@@ -73,6 +73,7 @@ func lives() []life {
 		{name: "lease-renewed", want: domain.StateSucceeded, live: liveLeaseRenewed},
 		{name: "continue-as-new", want: domain.StateSucceeded, live: liveContinueAsNew},
 		{name: "delivery", want: domain.StateSucceeded, live: liveDelivery, also: deliveries},
+		{name: "sweep", want: domain.StateSucceeded, live: liveSweep, also: sweeps},
 	}...)
 }
 
