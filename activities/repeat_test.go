@@ -3,6 +3,7 @@ package activities_test
 import (
 	"context"
 	"io"
+	"strings"
 	"testing"
 	"time"
 
@@ -146,6 +147,42 @@ func TestRepeatThatCannotLook(t *testing.T) {
 	_, err := b.submit(req)
 	if app := failure(t, err); app.NonRetryable() || b.tool.Count(tooltest.Submit, key) != 0 {
 		t.Errorf("%v after %d submissions", err, b.tool.Count(tooltest.Submit, key))
+	}
+}
+
+// A repetition that is refused says nothing of the submission before it: only when
+// it is sure that that one started nothing may the key move on.
+func TestRepetitionThatIsRefused(t *testing.T) {
+	t.Parallel()
+	refused := &tool.NotStartedError{Failure: tool.Failure{Code: "UNAUTHORIZED", Message: "who are you?"}}
+	for name, tc := range map[string]struct {
+		promises tool.Promises
+		effects  domain.Effects
+		decided  bool
+		want     string
+	}{
+		"the key is a lock, unsafe":   {tool.Promises{SubmitOnce: tool.ScopeAlways}, domain.EffectsUnsafe, false, protocol.ErrTypeOutcomeUnknown},
+		"no promise, harmless":        {tool.Promises{}, domain.EffectsIdempotent, false, protocol.ErrTypeOutcomeUnknown},
+		"surely none before":          {tool.Promises{Find: tool.FindSure}, domain.EffectsUnsafe, false, protocol.ErrTypeNotStarted},
+		"a lock of this host":         {tool.Promises{SubmitOnce: tool.ScopeHost}, domain.EffectsUnsafe, false, protocol.ErrTypeNotStarted},
+		"a person decided to do this": {tool.Promises{}, domain.EffectsUnsafe, true, protocol.ErrTypeNotStarted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			b.o.Executors = map[string]tool.Executor{"build": &promising{Executor: b.tool, promises: tc.promises, blind: true}}
+			b.o.Host = "host-a"
+			b.tool.LoseAnswer(tooltest.Submit, key, io.EOF)
+			b.tool.Fail(tooltest.Submit, key, refused)
+			req := unsafeSubmission()
+			req.Effects = tc.effects
+			_, _ = b.submit(req)
+			req.Decided = tc.decided
+			_, err := b.submit(req)
+			if app := failure(t, err); app.Type() != tc.want || !app.NonRetryable() || !strings.Contains(said(err), "UNAUTHORIZED") {
+				t.Errorf("%v, want %s", err, tc.want)
+			}
+		})
 	}
 }
 

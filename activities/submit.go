@@ -82,6 +82,9 @@ func (a *Activities) submit(ctx context.Context, ex tool.Executor, req protocol.
 		Tenant: req.Tenant, TaskID: req.TaskID, Attempt: req.Attempt, SubmissionKey: req.SubmissionKey,
 		Tool: req.Tool, Input: req.Input, DeadlineAtMs: req.DeadlineAtMs,
 	})
+	if errors.Is(err, tool.ErrNotStarted) && repeat && !req.Decided && !a.surelyNone(ex, before) {
+		return h, n, notThisTime(err)
+	}
 	if errors.Is(err, tool.ErrThrottled) && !repeat {
 		// Surely nothing was started, so the next try is no repeat.
 		stop()
@@ -97,14 +100,12 @@ func (a *Activities) adopt(ctx context.Context, ex tool.Executor, req protocol.S
 	if err != nil {
 		return h, false, err
 	}
-	p := tool.PromisesOf(ex)
 	if found {
 		again, err := a.mayRunAgain(ctx, ex, req, h, before.Begun)
 		return h, !again, err
 	}
-	sameHost := p.SubmitOnce == tool.ScopeHost && before.Host == a.o.Host && a.o.Host != ""
 	switch {
-	case req.Effects != domain.EffectsUnsafe, req.Decided, p.SubmitOnce == tool.ScopeAlways, p.Find == tool.FindSure, sameHost:
+	case req.Effects != domain.EffectsUnsafe, req.Decided, tool.PromisesOf(ex).SubmitOnce == tool.ScopeAlways, a.surelyNone(ex, before):
 		return tool.Handle{}, false, nil
 	}
 	cause := &domain.TaskError{
@@ -112,6 +113,25 @@ func (a *Activities) adopt(ctx context.Context, ex tool.Executor, req protocol.S
 		Message: "the answer to the submission was lost, and the outside does not know a job under key " + req.SubmissionKey + "; it may have been started all the same",
 	}
 	return tool.Handle{}, false, temporal.NewNonRetryableApplicationError(cause.Error(), protocol.ErrTypeOutcomeUnknown, nil, cause)
+}
+
+// surelyNone says that an earlier submission of a key that is not found has started
+// nothing, and never will.
+func (a *Activities) surelyNone(ex tool.Executor, before note) bool {
+	p := tool.PromisesOf(ex)
+	return p.Find == tool.FindSure || p.SubmitOnce == tool.ScopeHost && before.Host == a.o.Host && a.o.Host != ""
+}
+
+// notThisTime is a submission that surely started nothing, after one of which that
+// is not known: the key stays, whatever the effects.
+func notThisTime(err error) error {
+	cause := &domain.TaskError{Code: domain.CodeOutcomeUnknown, Class: domain.ClassSystem}
+	cause.Message = "the answer to the submission was lost, and its repetition was refused"
+	var not *tool.NotStartedError
+	if errors.As(err, &not) {
+		cause.Message = cut(cause.Message+": "+not.Failure.Code+": "+not.Failure.Message, domain.MaxErrorText)
+	}
+	return temporal.NewNonRetryableApplicationError(cause.Error(), protocol.ErrTypeOutcomeUnknown, err, cause)
 }
 
 // mayRunAgain tells whether the job that was found is of an earlier attempt and

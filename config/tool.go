@@ -22,7 +22,10 @@ const (
 	DefaultTTL         = time.Hour
 	DefaultMaxAttempts = 3
 	DefaultPoll        = time.Second
-	DefaultHostLost    = 2 * time.Minute
+	// DefaultCallbackPoll is how often a job is looked at whose service calls back:
+	// looking is only a safety net then.
+	DefaultCallbackPoll = 30 * time.Second
+	DefaultHostLost     = 2 * time.Minute
 )
 
 // Tool is one declared tool.
@@ -59,7 +62,8 @@ type Tool struct {
 	// TaskQueue is where the tool's activities run. Default: that of the
 	// installation.
 	TaskQueue string
-	// Poll is how long to wait between two looks at a job. Default: 1s.
+	// Poll is how long to wait between two looks at a job. Default: 1s, or 30s for a
+	// service that calls back.
 	Poll time.Duration
 	// HostLost is how long the host of a job may be gone before the job is
 	// suspected lost. Default: 2m.
@@ -224,6 +228,9 @@ func (t *Tool) withDefaults(c *Config) {
 	def(&t.MaxAttempts, DefaultMaxAttempts)
 	def(&t.ResultTTL, c.ResultTTL)
 	def(&t.TaskQueue, c.TaskQueue)
+	if t.HTTP != nil && t.HTTP.Callback {
+		def(&t.Poll, DefaultCallbackPoll)
+	}
 	def(&t.Poll, DefaultPoll)
 	def(&t.HostLost, DefaultHostLost)
 	def(&t.Policy.Effects, domain.EffectsIdempotent)
