@@ -46,6 +46,8 @@ const (
 	// misleading, and from which deadlines are.
 	clockOff    = 2 * time.Second
 	clockFarOff = time.Minute
+	// pollTimeout is how long a poll means to wait. It is ended much sooner.
+	pollTimeout = 30 * time.Second
 	// pollerFresh is how old the last poll of a live worker can be: it polls for a
 	// minute at a time.
 	pollerFresh = 2 * time.Minute
@@ -253,18 +255,21 @@ func skew(ctx context.Context, c cluster, namespace string, now func() time.Time
 // looked at until it shows that. The poll reached the engine after it was sent and
 // before it was seen, which bounds the error: by half that time.
 func skewOnce(ctx context.Context, c cluster, namespace string, queue *taskqueue.TaskQueue, now func() time.Time) (ahead, within time.Duration, err error) {
-	// The engine takes no poll that waits for less than two seconds.
+	// The engine warns of polls that mean to wait for less than twenty seconds.
+	polling, stop := context.WithTimeout(ctx, pollTimeout)
+	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	me, sent := rand.Text(), now()
-	polled := make(chan error, 1)
+	var pollErr error
+	polled := make(chan struct{})
 	go func() {
-		_, err := c.WorkflowService().PollActivityTaskQueue(ctx, &workflowservice.PollActivityTaskQueueRequest{Namespace: namespace, TaskQueue: queue, Identity: me})
-		polled <- err
+		defer close(polled)
+		_, pollErr = c.WorkflowService().PollActivityTaskQueue(polling, &workflowservice.PollActivityTaskQueueRequest{Namespace: namespace, TaskQueue: queue, Identity: me})
 	}()
 	defer func() {
-		cancel()
-		_ = <-polled // it was only there to be seen
+		stop()
+		<-polled
 	}()
 	for {
 		d, err := c.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
@@ -281,9 +286,8 @@ func skewOnce(ctx context.Context, c cluster, namespace string, queue *taskqueue
 			}
 		}
 		select {
-		case err := <-polled:
-			polled <- err
-			return 0, 0, cmp.Or(err, errors.New("the engine did not hold the poll"))
+		case <-polled:
+			return 0, 0, cmp.Or(pollErr, errors.New("the engine did not hold the poll"))
 		case <-ctx.Done():
 			return 0, 0, errors.New("the engine did not show the poll in time")
 		case <-time.After(10 * time.Millisecond):
