@@ -73,7 +73,7 @@ func NeedsTemporal(t config.Tool) bool { return t.Activity != nil || t.Workflow 
 
 // prepare fills in what executors need and a trial has no use for afterwards.
 func (t *Trial) prepare(ctx context.Context, o *Options) (err error) {
-	if o.DataDir == "" {
+	if o.DataDir == "" && t.tool.Exec != nil {
 		if t.dir, err = os.MkdirTemp("", "wakepoint-trial-"); err != nil {
 			return err
 		}
