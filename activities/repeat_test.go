@@ -61,7 +61,7 @@ func TestRepeatedSubmission(t *testing.T) {
 		"the key is a lock":                           {tool.Promises{SubmitOnce: tool.ScopeAlways}, true, domain.EffectsUnsafe, false, elsewhere, "", 2},
 		"the key is a lock on this host":              {tool.Promises{SubmitOnce: tool.ScopeHost}, true, domain.EffectsUnsafe, false, here, "", 2},
 		"the key is a lock on the other host":         {tool.Promises{SubmitOnce: tool.ScopeHost}, true, domain.EffectsUnsafe, false, elsewhere, protocol.ErrTypeOutcomeUnknown, 1},
-		"a person decided":                            {tool.Promises{}, true, domain.EffectsUnsafe, true, here, "", 2},
+		"a person decided about an earlier one":       {tool.Promises{}, true, domain.EffectsUnsafe, true, here, protocol.ErrTypeOutcomeUnknown, 1},
 		"found on another host that can be asked too": {tool.Promises{SubmitOnce: tool.ScopeHost}, false, domain.EffectsUnsafe, false, elsewhere, "", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -101,6 +101,30 @@ func TestRepeatedSubmission(t *testing.T) {
 				t.Errorf("a third try: %v", err)
 			}
 		})
+	}
+}
+
+// A person's decision is for the attempt that it begins, once: when that one's answer
+// is lost too, a person is asked again.
+func TestDecidedOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.o.Executors = map[string]tool.Executor{"build": &promising{Executor: b.tool, blind: true}}
+	b.tool.LoseAnswer(tooltest.Submit, key, io.EOF)
+	req := unsafeSubmission()
+	req.Attempt, req.RepeatOf, req.Decided = 2, 1, true
+	if _, err := b.submit(req); err == nil || failure(t, err).NonRetryable() || b.tool.Count(tooltest.Submit, key) != 1 {
+		t.Fatalf("%v after %d submissions: a person decided to submit", err, b.tool.Count(tooltest.Submit, key))
+	}
+	for name, again := range map[string]func(){
+		"by the server": func() {},
+		"by the task":   func() { b.heartbeat, req.RepeatOf = nil, 2 },
+	} {
+		again()
+		_, err := b.submit(req)
+		if app := failure(t, err); app.Type() != protocol.ErrTypeOutcomeUnknown || b.tool.Count(tooltest.Submit, key) != 1 {
+			t.Errorf("repeated %s: %v after %d submissions", name, err, b.tool.Count(tooltest.Submit, key))
+		}
 	}
 }
 
@@ -177,7 +201,9 @@ func TestRepetitionThatIsRefused(t *testing.T) {
 			req := unsafeSubmission()
 			req.Effects = tc.effects
 			_, _ = b.submit(req)
-			req.Decided = tc.decided
+			if req.Decided = tc.decided; tc.decided {
+				b.heartbeat, req.Attempt, req.RepeatOf = nil, 2, 1
+			}
 			_, err := b.submit(req)
 			if app := failure(t, err); app.Type() != tc.want || !app.NonRetryable() || !strings.Contains(said(err), "UNAUTHORIZED") {
 				t.Errorf("%v, want %s", err, tc.want)

@@ -59,6 +59,9 @@ func (a *Activities) Submit(ctx context.Context, req protocol.SubmitRequest) (pr
 // submit is one try. It gives the note that its own heartbeats carried.
 func (a *Activities) submit(ctx context.Context, ex tool.Executor, req protocol.SubmitRequest, before note) (tool.Handle, note, error) {
 	repeat := before.Begun || req.RepeatOf > 0
+	// A person decided about what was unknown then; what has become unknown since is
+	// for a person again.
+	req.Decided = req.Decided && !before.Begun && req.RepeatOf != req.Attempt
 	if !before.Begun {
 		before.Host = req.RepeatHost
 	}
