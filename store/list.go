@@ -41,7 +41,8 @@ func (s *Store) List(ctx context.Context, tenant, taskID string) iter.Seq2[Info,
 }
 
 // SweepTemporary removes what a crash in the middle of a Put left behind in a folder, if it is
-// older than before. It answers how many files that were.
+// older than before, and the folders of tasks that have been empty since then. It answers how
+// many files that were.
 func (s *Store) SweepTemporary(ctx context.Context, before time.Time) (int, error) {
 	if s.root == "" {
 		return 0, nil
@@ -58,6 +59,9 @@ func (s *Store) SweepTemporary(ctx context.Context, before time.Time) (int, erro
 			return removed, fmt.Errorf("sweep %s: %w", obj.Key, err)
 		}
 		removed++
+	}
+	if err := s.removeEmpty(ctx, before); err != nil {
+		return removed, fmt.Errorf("sweep: %w", err)
 	}
 	return removed, nil
 }
