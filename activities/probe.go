@@ -57,7 +57,7 @@ func (a *Activities) Probe(ctx context.Context, req protocol.ProbeRequest) (prot
 	defer stop()
 	obs, err := ex.Observe(ctx, handleOf(req.Handle))
 	if errors.Is(err, tool.ErrThrottled) {
-		return protocol.ProbeResult{}, throttled(err)
+		return protocol.ProbeResult{}, throttled(err, protocol.ErrTypeThrottled)
 	}
 	if err != nil {
 		return protocol.ProbeResult{}, err

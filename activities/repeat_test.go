@@ -238,8 +238,8 @@ func TestThrottled(t *testing.T) {
 	other.o.Executors = map[string]tool.Executor{"build": &promising{Executor: other.tool, promises: tool.Promises{SubmitOnce: tool.ScopeAlways}, blind: true}}
 	_, _ = other.submit(unsafeSubmission())
 	other.tool.Fail(tooltest.Submit, key, busy)
-	_, _ = other.submit(unsafeSubmission())
-	if other.heartbeat["begun"] != true {
+	_, err := other.submit(unsafeSubmission())
+	if other.heartbeat["begun"] != true || failure(t, err).Type() != protocol.ErrTypeThrottledRepeat {
 		t.Error("a refusal made an unknown submission known")
 	}
 }

@@ -78,7 +78,7 @@ func (a *Activities) submit(ctx context.Context, ex tool.Executor, req protocol.
 	if repeat {
 		h, found, err := a.adopt(ctx, ex, req, before)
 		if found || err != nil {
-			return h, n, a.submitError(err)
+			return h, n, a.submitError(err, repeat)
 		}
 	}
 	h, err := ex.Submit(ctx, tool.Request{
@@ -93,7 +93,7 @@ func (a *Activities) submit(ctx context.Context, ex tool.Executor, req protocol.
 		stop()
 		activity.RecordHeartbeat(ctx, note{RunNote: protocol.RunNote{Host: a.o.Host}})
 	}
-	return h, n, a.submitError(err)
+	return h, n, a.submitError(err, repeat)
 }
 
 // adopt looks for the job of a submission whose answer is not known. Not found and
@@ -153,25 +153,27 @@ func (a *Activities) mayRunAgain(ctx context.Context, ex tool.Executor, req prot
 }
 
 // submitError puts an executor's error into the words of the protocol.
-func (a *Activities) submitError(err error) error {
+func (a *Activities) submitError(err error, repeat bool) error {
 	var not *tool.NotStartedError
 	switch {
 	case errors.As(err, &not):
 		return notStarted(taskError(&not.Failure), err, not.Failure.RetryAfterMs)
+	case errors.Is(err, tool.ErrThrottled) && repeat:
+		return throttled(err, protocol.ErrTypeThrottledRepeat)
 	case errors.Is(err, tool.ErrThrottled):
-		return throttled(err)
+		return throttled(err, protocol.ErrTypeThrottled)
 	}
 	return err
 }
 
 // throttled says when to repeat a call that the outside refused for now.
-func throttled(err error) error {
+func throttled(err error, kind string) error {
 	var t *tool.ThrottledError
 	after := time.Duration(0)
 	if errors.As(err, &t) {
 		after = min(t.After, domain.MaxRetryAfterMs*time.Millisecond)
 	}
-	return temporal.NewApplicationErrorWithOptions(err.Error(), protocol.ErrTypeThrottled,
+	return temporal.NewApplicationErrorWithOptions(err.Error(), kind,
 		temporal.ApplicationErrorOptions{NextRetryDelay: after, Cause: err})
 }
 

@@ -112,6 +112,9 @@ const (
 	ErrTypeOutcomeUnknown = "OutcomeUnknown"
 	// ErrTypeThrottled is the other side's word that it refuses for now.
 	ErrTypeThrottled = "Throttled"
+	// ErrTypeThrottledRepeat is the same for the repetition of a submission of which it
+	// is not known whether it started a job.
+	ErrTypeThrottledRepeat = "ThrottledRepeat"
 	// ErrTypeWorkerStops is the word of a worker that stops while it watches a job.
 	ErrTypeWorkerStops = "WorkerStops"
 	// ErrTypeStillRunning is a probe's word that it will look again.
