@@ -313,6 +313,9 @@ func setup(tb testing.TB) *fake {
 	put(newTask(tb, "running", domain.Policy{}, started, half))
 	put(newTask(tb, "asking", domain.Policy{External: true, LeaseMs: 60_000}, started, asks))
 	put(newTask(tb, "done", domain.Policy{}, started, half, succeeded))
+	kept := f.tasks["done"]
+	kept.KeptUntilMs = kept.Task.KeptUntilMs(259_200_000) // three days
+	f.tasks["done"] = kept
 	put(newTask(tb, "failed", domain.Policy{}, started, broken))
 	full := newTask(tb, "full", domain.Policy{}, started)
 	full.Cancel = &domain.CancelRequest{AtMs: start + 2000, By: "ada", Reason: "too slow"}
