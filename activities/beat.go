@@ -17,6 +17,11 @@ const beatEvery = 3 * time.Second
 // the time-out of the whole try. The details are repeated, because the last
 // heartbeat's are what the next try reads. After stop none is sent any more.
 func beat(ctx context.Context, details ...any) (stop func()) {
+	return beatBy(ctx, func() []any { return details })
+}
+
+// beatBy is beat with details that move on.
+func beatBy(ctx context.Context, details func() []any) (stop func()) {
 	done := make(chan struct{})
 	var ended sync.WaitGroup
 	ended.Go(func() {
@@ -29,7 +34,7 @@ func beat(ctx context.Context, details ...any) (stop func()) {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				activity.RecordHeartbeat(ctx, details...)
+				activity.RecordHeartbeat(ctx, details()...)
 			}
 		}
 	})

@@ -88,26 +88,7 @@ func (a *Activities) sweeper(ctx context.Context, req protocol.SweepInput) (*swe
 // beat heartbeats where the sweep is until it is stopped: one page of a list may take
 // longer than the heartbeat time-out.
 func (s *sweeper) beat(ctx context.Context) (stop func()) {
-	done := make(chan struct{})
-	var ended sync.WaitGroup
-	ended.Go(func() {
-		tick := time.NewTicker(beatEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-done:
-				return
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-				activity.RecordHeartbeat(ctx, s.mark())
-			}
-		}
-	})
-	return sync.OnceFunc(func() {
-		close(done)
-		ended.Wait()
-	})
+	return beatBy(ctx, func() []any { return []any{s.mark()} })
 }
 
 func (s *sweeper) mark() sweepMark {

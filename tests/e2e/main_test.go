@@ -3,7 +3,6 @@ package e2e
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"regexp"
 	"strings"
@@ -22,22 +21,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "internal-supervise" {
 		os.Exit(exec.SupervisorMain(os.Args[2:]))
 	}
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "wakepoint-e2e-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	if shared, err = harness.StartEngine(dir); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer shared.Stop()
-	return m.Run()
+	os.Exit(harness.Main(m, &shared))
 }
 
 var notID = regexp.MustCompile(`[^a-z0-9]+`)

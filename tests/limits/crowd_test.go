@@ -17,22 +17,7 @@ import (
 // shared is the engine of all tests.
 var shared *harness.Engine
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "wakepoint-limits-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	if shared, err = harness.StartEngine(dir); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer shared.Stop()
-	return m.Run()
-}
+func TestMain(m *testing.M) { os.Exit(harness.Main(m, &shared)) }
 
 // crowd is a system outside whose jobs end at the second look at them, once the
 // gate is open. It remembers the order in which they began, and how many there were

@@ -2,7 +2,6 @@ package replay
 
 import (
 	"flag"
-	"fmt"
 	"os"
 	"testing"
 
@@ -23,16 +22,5 @@ func run(m *testing.M) int {
 	// replays it from its beginning for the next one. It is for the process, and
 	// must come before the first worker.
 	sdkworker.SetStickyWorkflowCacheSize(0)
-	dir, err := os.MkdirTemp("", "wakepoint-replay-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	if engine, err = harness.StartEngine(dir); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer engine.Stop()
-	return m.Run()
+	return harness.Main(m, &engine)
 }

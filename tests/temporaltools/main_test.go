@@ -2,7 +2,6 @@
 package temporaltools
 
 import (
-	"fmt"
 	"os"
 	"testing"
 
@@ -15,22 +14,7 @@ import (
 // engine is the engine of all tests here.
 var engine *harness.Engine
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "wakepoint-temporaltools-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	if engine, err = harness.StartEngine(dir); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer engine.Stop()
-	return m.Run()
-}
+func TestMain(m *testing.M) { os.Exit(harness.Main(m, &engine)) }
 
 func dial(t testing.TB) client.Client {
 	t.Helper()
