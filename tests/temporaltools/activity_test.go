@@ -25,7 +25,7 @@ func registers(fn any) func(sdkworker.Worker) {
 
 func TestActivityTellsItsProgressAndFails(t *testing.T) {
 	t.Parallel()
-	o, st := newOutside(t, t.Name()), blobs(t)
+	o, st := newOutside(t, unique("outside")), blobs(t)
 	r := rig{t, o.client, st, o.queue}
 	ex := r.activity(func(a *config.ActivityTool) { a.Type, a.Heartbeat = "outside.activity", heartbeat })
 	req := r.request("t", `{"key":"k"}`)
@@ -165,8 +165,8 @@ func TestKeysOfOthers(t *testing.T) {
 		}
 	}
 	// What others started under such an id is not taken for ours.
-	must(t, errOf(r.client.ExecuteActivity(t.Context(), client.StartActivityOptions{ID: r.Name() + "/job/a/1", TaskQueue: r.queue, StartToCloseTimeout: time.Minute}, "job")))
-	must(t, errOf(r.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: r.Name() + "/job/w/1", TaskQueue: r.queue}, "job")))
+	must(t, errOf(r.client.ExecuteActivity(t.Context(), client.StartActivityOptions{ID: r.queue + "/job/a/1", TaskQueue: r.queue, StartToCloseTimeout: time.Minute}, "job")))
+	must(t, errOf(r.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: r.queue + "/job/w/1", TaskQueue: r.queue}, "job")))
 	for task, ex := range map[string]tool.Executor{"a": r.activity(nil), "w": r.workflow(nil)} {
 		req := r.request(task, `{}`)
 		if _, found, err := ex.Find(t.Context(), req.SubmissionKey); found || err != nil {

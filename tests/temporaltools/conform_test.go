@@ -161,19 +161,19 @@ func await(t conform.T, err error, what string, holds func() bool) {
 
 func TestConformanceOfActivity(t *testing.T) {
 	t.Parallel()
-	o, st := newOutside(t, "conform-activity"), blobs(t)
+	o, st := newOutside(t, unique("conform-activity")), blobs(t)
 	conform.Run(t, o.subject(st, o.newActivity(st)))
 }
 
 func TestConformanceOfGo(t *testing.T) {
 	t.Parallel()
-	o, st := newOutside(t, "conform-go"), blobs(t)
+	o, st := newOutside(t, unique("conform-go")), blobs(t)
 	conform.Run(t, o.subject(st, o.newFunction(st)))
 }
 
 func TestConformanceOfWorkflow(t *testing.T) {
 	t.Parallel()
-	o, st := newOutside(t, "conform-workflow"), blobs(t)
+	o, st := newOutside(t, unique("conform-workflow")), blobs(t)
 	s := o.subject(st, o.newWorkflow(st))
 	s.Plan = func(_ conform.T, key string, p conform.Plan) json.RawMessage {
 		raw, _ := json.Marshal([]jobInput{{Key: key, IgnoreCancel: p.IgnoreCancel}})

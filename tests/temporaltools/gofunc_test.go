@@ -44,7 +44,7 @@ func TestFunctionsSeeTheirCall(t *testing.T) {
 	if h.Executor != gofunc.Kind {
 		t.Errorf("the handle is of %q", h.Executor)
 	}
-	c := <-calls
+	c := receive(t, calls)
 	if c.Tenant != req.Tenant || c.TaskID != "t" || c.Attempt != 3 || c.SubmissionKey != req.SubmissionKey || c.Tool != "tool" || string(c.Input) != `{"n":1}` {
 		t.Errorf("it was called with %+v", c)
 	}
@@ -100,8 +100,8 @@ func TestFunctionsWhoseWorkerStops(t *testing.T) {
 	must(t, w.Start())
 	ex := r.function("f")
 	cancelled, stopped := r.submit(ex, r.request("cancelled", `{}`)), r.submit(ex, r.request("stopped", `{}`))
-	<-started
-	<-started
+	receive(t, started)
+	receive(t, started)
 	must(t, ex.Cancel(t.Context(), cancelled))
 	must(t, ex.Cancel(t.Context(), cancelled))
 	if obs := r.end(ex, cancelled); obs.State != tool.StateCancelled || !obs.Definite {

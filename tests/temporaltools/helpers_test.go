@@ -2,6 +2,8 @@ package temporaltools
 
 import (
 	"encoding/json"
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,18 +19,35 @@ import (
 	"github.com/wakepoint/wakepoint/tests/harness"
 )
 
-// rig is a task queue of a test's own with the three executors that use it.
+// rig is a tenant and a task queue of a test's own with the three executors that use it.
 type rig struct {
 	*testing.T
 	client client.Client
 	store  *store.Store
-	queue  string
+	// queue is the task queue, and the tenant's name too.
+	queue string
 }
 
 func newRig(t *testing.T) rig {
 	t.Helper()
 	t.Parallel()
-	return rig{t, dial(t), blobs(t), t.Name()}
+	return rig{t, dial(t), blobs(t), unique("rig")}
+}
+
+// names counts, so that a test run twice meets nothing of the first time.
+var names atomic.Int64
+
+func unique(name string) string { return fmt.Sprintf("%s-%d", name, names.Add(1)) }
+
+// receive waits for what comes out of a channel.
+func receive[V any](t testing.TB, c <-chan V) (v V) {
+	t.Helper()
+	select {
+	case v = <-c:
+	case <-time.After(time.Minute):
+		t.Fatal("nothing came within a minute")
+	}
+	return v
 }
 
 // serve starts somebody's worker on the queue.
@@ -69,10 +88,10 @@ func (r rig) function(name string) gofunc.Executor {
 	return ex
 }
 
-// request is a job of a tenant named after the test.
+// request is a job of the test's tenant.
 func (r rig) request(task, input string) tool.Request {
 	return tool.Request{
-		Tenant: r.Name(), TaskID: task, Attempt: 1, SubmissionKey: r.Name() + "/" + task + "/1", Tool: "tool", Input: json.RawMessage(input),
+		Tenant: r.queue, TaskID: task, Attempt: 1, SubmissionKey: r.queue + "/" + task + "/1", Tool: "tool", Input: json.RawMessage(input),
 	}
 }
 

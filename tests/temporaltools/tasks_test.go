@@ -40,10 +40,10 @@ tools:
 	b.StartWorker()
 	b.Submit("count", "t")
 	b.Until("t", "the function's own progress", func(d starter.Description) bool { return d.Task.Progress == 30 && d.Task.Stage == "counting" })
-	first := <-calls
+	first := receive(t, calls)
 	b.StopWorker()
 	b.StartWorker()
-	second := <-calls
+	second := receive(t, calls)
 	if first.SubmissionKey != second.SubmissionKey || first.Attempt != 1 || second.Attempt != 2 || first.SubmissionKey != b.JobKey("t", 1) {
 		t.Errorf("it was called with %+v, then with %+v", first, second)
 	}

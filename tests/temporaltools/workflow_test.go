@@ -21,7 +21,7 @@ func runs(fn any) func(sdkworker.Worker) {
 
 func TestWorkflowTellsItsProgressAndFails(t *testing.T) {
 	t.Parallel()
-	o, st := newOutside(t, t.Name()), blobs(t)
+	o, st := newOutside(t, unique("outside")), blobs(t)
 	r := rig{t, o.client, st, o.queue}
 	ex := r.workflow(func(w *config.WorkflowTool) { w.Type, w.ProgressQuery = "outside.workflow", queryProgress })
 	req := r.request("t", `{"key":"k"}`)
@@ -139,7 +139,7 @@ func TestWorkflowThatIsReset(t *testing.T) {
 	harness.Until(t, time.Minute, "its first task is over", func() bool {
 		_, err = r.client.ResetWorkflowExecution(t.Context(), &workflowservice.ResetWorkflowExecutionRequest{
 			Namespace: "default", WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: h.ID, RunId: desc.WorkflowExecution.RunID},
-			Reason: "try that again", WorkflowTaskFinishEventId: firstTaskStarted + 1, RequestId: r.Name(),
+			Reason: "try that again", WorkflowTaskFinishEventId: firstTaskStarted + 1, RequestId: r.queue,
 		})
 		return err == nil
 	})

@@ -2,7 +2,6 @@ package outside
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -179,9 +178,4 @@ func code(typ, fallback string) string {
 		return fallback
 	}
 	return s
-}
-
-// Look bounds one call of the server: a look that takes longer is repeated by whoever looks.
-func Look(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, lookTimeout)
 }

@@ -1,12 +1,17 @@
 package outside
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/wakepoint/wakepoint/activities/tool"
 	"github.com/wakepoint/wakepoint/store"
 )
+
+// lookTimeout bounds one call of the server, as the SDK bounds one try of it.
+const lookTimeout = 10 * time.Second
 
 // Data is what a handle carries beside the id.
 type Data struct {
@@ -35,3 +40,8 @@ func Resolve(kind string, h tool.Handle) (Data, error) {
 
 // BlobKey is where results of the job belong.
 func (d Data) BlobKey() store.Key { return store.Key{Tenant: d.Tenant, TaskID: d.TaskID} }
+
+// Look bounds one call of the server: a look that takes longer is repeated by whoever looks.
+func Look(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, lookTimeout)
+}

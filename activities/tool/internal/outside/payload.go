@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"math"
 	"strings"
-	"time"
 
 	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/sdk/converter"
@@ -17,8 +16,6 @@ import (
 const (
 	// maxInline is how large a result may be to be handed over as it is, in bytes.
 	maxInline = 64 << 10
-	// lookTimeout bounds one call of the server.
-	lookTimeout = 10 * time.Second
 
 	typeJSON = "application/json"
 )
