@@ -1,4 +1,4 @@
-# Wakepoint's make targets. `make` lists them. All that is needed is Go, git, gcc (for the race detector) and make.
+# Wakepoint's make targets. `make` lists them. All that is needed is Go, git, gcc (for the race detector) and make; for `make long` also Node.js 20 with npm.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -51,7 +51,7 @@ replay: ## replay the recorded histories, every test anew
 	go test -count=1 ./tests/replay/...
 
 .PHONY: long
-long: build ## run the long tests too: kills, storms of callbacks, long waits (an hour or so)
+long: build ## run the long tests too: kills, storms, long waits, a service that misbehaves, TypeScript (about an hour; needs Node.js 20)
 	go test -tags long -count=1 -timeout 120m ./tests/...
 
 .PHONY: fuzz

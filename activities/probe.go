@@ -167,7 +167,7 @@ func (a *Activities) ended(ctx context.Context, req protocol.ProbeRequest, obs t
 	case tool.StateCancelled:
 		e.Type = domain.EventCancelled
 	case tool.StateLost, tool.StateRunning, tool.StateUnknown:
-		res := protocol.ProbeResult{Lost: true}
+		res := protocol.ProbeResult{Lost: true, MayRun: obs.MayRun}
 		if obs.Error != nil {
 			res.Note = cut(obs.Error.Message, domain.MaxErrorText)
 		}

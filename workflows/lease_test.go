@@ -22,6 +22,35 @@ func ended(e domain.Event, attempt int) (protocol.ProbeResult, error) {
 	return protocol.ProbeResult{Event: &e}, nil
 }
 
+// A lost job confirms a cancel, unless something of it may still run.
+func TestLostJobAndACancel(t *testing.T) {
+	t.Parallel()
+	for name, mayRun := range map[string]bool{"it has stopped": false, "it may run": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := &world{}
+			asked := false
+			w.probe = func(protocol.ProbeRequest) (protocol.ProbeResult, error) {
+				if !asked {
+					return protocol.ProbeResult{}, temporal.NewApplicationErrorWithOptions("goes on", protocol.ErrTypeStillRunning, temporal.ApplicationErrorOptions{NextRetryDelay: 20 * time.Second})
+				}
+				return protocol.ProbeResult{Lost: true, MayRun: mayRun}, nil
+			}
+			e := newEnv(t, w)
+			e.at(10*time.Second, func() {
+				w.mu.Lock()
+				asked = true
+				w.mu.Unlock()
+				e.update(protocol.UpdateCancel, "c", protocol.Cancel{By: "ann"})
+			})
+			e.run(executed())
+			rec := e.record()
+			require.Equal(t, domain.StateCancelled, rec.Task.State)
+			require.Equal(t, !mayRun, *rec.Task.Confirmed)
+		})
+	}
+}
+
 // The host of a job falls silent. The task suspects, asks, and does what the
 // answer says.
 func TestHostLost(t *testing.T) {

@@ -346,8 +346,8 @@ func (r *task) seen(res protocol.ProbeResult) domain.Transition {
 		return r.applyOutside(*res.Event)
 	}
 	if e, ok := domain.Asked(r.t, res.Known, res.Lost, r.nowMs()); ok {
-		if res.Note != "" && e.Type == domain.EventRequeue {
-			e.Reason = res.Note
+		if e.Type == domain.EventRequeue {
+			e.Reason, e.Stopped = res.Note, e.Stopped && !res.MayRun
 		}
 		return r.applyOutside(e)
 	}

@@ -112,8 +112,9 @@ const (
 	StateFailed State = "failed"
 	// StateCancelled means that the job ended because it was asked to, and nothing of it runs any more.
 	StateCancelled State = "cancelled"
-	// StateLost means that the job surely runs no more and left no word of how it ended. It may have done
-	// its work, part of it, or nothing. Repeating it keeps the key and follows the tool's effects.
+	// StateLost means that the job is given up and left no word of how it ended. It may have done its work,
+	// part of it, or nothing. Nothing of it runs any more, unless Observation.MayRun says so. Repeating it
+	// keeps the key and follows the tool's effects.
 	StateLost State = "lost"
 	// StateUnknown means that the outside does not know the job, or cannot say whether it runs.
 	StateUnknown State = "unknown"
@@ -152,6 +153,9 @@ type Observation struct {
 	Result *Result `json:"result,omitempty"`
 	// Error is set when State is failed or lost, and may be set when it is unknown.
 	Error *Failure `json:"error,omitempty"`
+	// MayRun says of a lost job that something of it may still run where nobody can look, so that a cancel is
+	// not confirmed by its loss.
+	MayRun bool `json:"mayRun,omitempty"`
 	// Definite says that the outcome is certain: the job is over (or never started) and what is
 	// said here is all there will be. Only after a definite failure may the submission key change.
 	// It is false for running, lost and unknown.

@@ -144,8 +144,10 @@ type ProbeResult struct {
 	Event *domain.Event `json:"event,omitempty"`
 	// Known says that the outside knows the job and it goes on.
 	Known bool `json:"known,omitempty"`
-	// Lost says that the job certainly runs no more and left no end.
-	Lost bool `json:"lost,omitempty"`
+	// Lost says that the job is given up and left no end. It certainly runs no more,
+	// unless MayRun is set.
+	Lost   bool `json:"lost,omitempty"`
+	MayRun bool `json:"mayRun,omitempty"`
 	// Note says for people what was seen.
 	Note string `json:"note,omitempty"`
 	// NotFound says that no job is known under the key.

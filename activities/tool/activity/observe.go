@@ -85,10 +85,10 @@ func (e *Executor) timedOut(obs *tool.Observation, started bool, cause error) {
 		obs.State, obs.Error.Code = tool.StateFailed, outside.CodeNotPickedUp
 		obs.Error.Message = fmt.Sprintf("no worker of task queue %q took it until its deadline", e.cfg.Tool.TaskQueue)
 	case late != nil && late.TimeoutType() == enumspb.TIMEOUT_TYPE_HEARTBEAT:
-		obs.State, obs.Definite, obs.Error.Code = tool.StateLost, false, outside.CodeWorkerLost
+		obs.State, obs.Definite, obs.MayRun, obs.Error.Code = tool.StateLost, false, true, outside.CodeWorkerLost
 		obs.Error.Message = fmt.Sprintf("worker %q sent no heartbeat for %v", obs.Worker, e.cfg.Tool.Heartbeat)
 	default:
-		obs.State, obs.Definite, obs.Error.Code = tool.StateLost, false, outside.CodeTimeout
+		obs.State, obs.Definite, obs.MayRun, obs.Error.Code = tool.StateLost, false, true, outside.CodeTimeout
 		obs.Error.Message = fmt.Sprintf("worker %q did not end it in time", obs.Worker)
 	}
 }
