@@ -269,7 +269,7 @@ func TestClientKeepsALateResult(t *testing.T) {
 	require.Equal(t, `"better late"`, string(text))
 	require.NoError(t, b.Store.Delete(b.Ctx, res.Ref))
 	_, err = b.Client.LateResult(b.Ctx, "a")
-	require.ErrorIs(t, err, starter.ErrResultExpired)
+	require.ErrorIs(t, err, starter.ErrResultMissing)
 }
 
 // receiver takes webhooks once it is open.

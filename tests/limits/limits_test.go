@@ -117,15 +117,18 @@ func TestPriority(t *testing.T) {
 	harness.Until(t, patience, "the urgent ones wait too", func() bool { return b.waiting(t) >= later+urgent-1 })
 	b.c.release()
 	b.c.await(t, "all have begun", patience, func() bool { return len(b.c.began) == later+urgent })
-	last := 0
+	sum, places := 0, []int{}
 	for i, s := range b.c.began {
 		if s.task[0] == 'u' {
-			last = i
+			sum += i + 1
+			places = append(places, i+1)
 		}
 	}
-	// The engine may have handed out a few already.
-	if most := urgent + 8; last > most {
-		t.Errorf("the last urgent job began as number %d of %d, at most %d would be right", last+1, later+urgent, most+1)
+	t.Logf("the urgent jobs began at places %v of %d", places, later+urgent)
+	// A queue has several partitions in the engine, and order holds within each. First
+	// come, first served the mean would be beyond the others' number.
+	if mean := sum / urgent; mean > (later+urgent)/2 {
+		t.Errorf("the urgent jobs began at place %d in the mean (%v), of %d", mean, places, later+urgent)
 	}
 }
 
@@ -152,8 +155,12 @@ func TestFairness(t *testing.T) {
 	middle, last := places[len(places)/2], places[len(places)-1]
 	t.Logf("backlog of %d and %d tasks, 4 at a time: the small tenant's jobs began at places %d (first), %d (middle), %d (last) of %d; first come, first served they would begin after place %d; %.1f jobs a second",
 		manyOfTheBig, fewOfTheSmall, places[0], middle, last, all, manyOfTheBig, float64(all)/time.Since(began).Seconds())
-	// Turn by turn its last job is number 2 x few; some are handed out before.
-	if most := 4*fewOfTheSmall + 40; last > most {
-		t.Errorf("the small tenant's last job began at place %d, turn by turn it is at most %d", last, most)
+	// Turn by turn the middle one is number few and the last 2 x few; some are handed
+	// out before, and a queue has several partitions, in each of which turns are taken.
+	if most := 2*fewOfTheSmall + 40; middle > most {
+		t.Errorf("half of the small tenant's jobs began by place %d, turn by turn it is %d, at most %d would be right", middle, fewOfTheSmall, most)
+	}
+	if last > manyOfTheBig*3/4 {
+		t.Errorf("the small tenant's last job began at place %d, as if it had waited behind the big one's %d", last, manyOfTheBig)
 	}
 }
