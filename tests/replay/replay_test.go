@@ -1,8 +1,10 @@
 package replay
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -88,9 +90,14 @@ func TestHistoriesHaveEverything(t *testing.T) {
 		"UpsertWorkflowSearchAttributes WakepointState: succeeded", "UpsertWorkflowSearchAttributes WakepointState: failed",
 		"UpsertWorkflowSearchAttributes WakepointState: expired", "UpsertWorkflowSearchAttributes WakepointState: cancelled",
 		"WorkflowExecutionCancelRequested", "WorkflowExecutionContinuedAsNew", "WorkflowExecutionCompleted", "WorkflowExecutionCanceled",
+		"TimerStarted stall time", "TimerFired stall time", "ActivityTaskScheduled RunTool: run attempt 1", "ActivityTaskScheduled RunTool: run attempt 2",
+		"ActivityTaskScheduled RunTool: wait for a slot and hold it for the outside job", "WorkflowExecutionSignaled submitted",
+		"ActivityTaskCompleted CompensateTool: undo by refund", "UpsertWorkflowSearchAttributes WakepointState: manual",
+		"WorkflowExecutionUpdateAccepted detach", "WorkflowExecutionUpdateAccepted resolve", "WorkflowExecutionUpdateAccepted reconcile",
+		"ActivityTaskCompleted SweepBlobs: sweep the results", "ActivityTaskCompleted SweepJobs: sweep the jobs of the host",
 		"WorkflowExecutionFailed TaskFailed", "WorkflowExecutionFailed TaskExpired", "WorkflowExecutionFailed DeadLetter",
 	} {
-		require.True(t, seen[want], "no recorded history has %q", want)
+		require.True(t, seen[want], "no recorded history has %q, among %q", want, slices.Sorted(maps.Keys(seen)))
 	}
 }
 
@@ -120,6 +127,10 @@ func TestBrokenWorkflowsDoNotReplay(t *testing.T) {
 						first(ctx)
 						return workflows.Delivery(ctx, in)
 					}, workflow.RegisterOptions{Name: protocol.WorkflowDelivery})
+					r.RegisterWorkflowWithOptions(func(ctx workflow.Context, in protocol.SweepInput) (*protocol.SweepReport, error) {
+						first(ctx)
+						return workflows.Sweep(ctx, in)
+					}, workflow.RegisterOptions{Name: protocol.WorkflowSweep})
 				})
 				require.ErrorContains(t, err, nonDeterminism, "%s", file)
 			}
