@@ -113,7 +113,7 @@ func TestToolsTest(t *testing.T) {
 	if code != cli.ExitTaskEnded || stdout != "" || !strings.Contains(stderr, "error: tool broken: failed after ") || !strings.Contains(stderr, "\n  ls: ") && !strings.Contains(stderr, "/ls: ") {
 		t.Errorf("exit %d: %s%s", code, stdout, stderr)
 	}
-	code, _, stderr = command(ctx, dir, "tools", "test", "nap", "--timeout", "1s", "--config", file)
+	code, _, stderr = command(ctx, dir, "tools", "test", "nap", "--timeout", "8s", "--config", file)
 	if code != cli.ExitTaskEnded || !strings.HasSuffix(stderr, "the job has ended: cancelled\n") {
 		t.Errorf("exit %d: %s", code, stderr)
 	}
