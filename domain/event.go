@@ -61,7 +61,10 @@ type Event struct {
 	Retryable *bool `json:"retryable,omitempty"`
 	// Stopped marks a lost worker whose work surely runs no more. What it has
 	// done before is as unknown as ever.
-	Stopped    bool            `json:"stopped,omitempty"`
+	Stopped bool `json:"stopped,omitempty"`
+	// Begun says of a cancel that a submission was begun whose job nobody has heard of:
+	// it may run all the same.
+	Begun      bool            `json:"begun,omitempty"`
 	QuestionID string          `json:"questionId,omitempty"`
 	Prompt     string          `json:"prompt,omitempty"`
 	Schema     json.RawMessage `json:"schema,omitempty"`

@@ -19,7 +19,7 @@ func full() domain.Event {
 	return domain.Event{
 		Type: domain.EventFail, AtMs: 1, Attempt: 2, Worker: "w", Progress: &p, Cursor: "c", Stage: "s", ResultRef: "r", ResultHash: "h",
 		ContentType: "text/plain", Bytes: 3, Result: json.RawMessage(`1`), Error: &domain.TaskError{Code: "IO", Message: "m"}, Retryable: &yes,
-		Stopped: true, QuestionID: "q", Prompt: "p", Schema: json.RawMessage(`{}`), Answer: json.RawMessage(`2`), By: "b", Reason: "y",
+		Stopped: true, Begun: true, QuestionID: "q", Prompt: "p", Schema: json.RawMessage(`{}`), Answer: json.RawMessage(`2`), By: "b", Reason: "y",
 		TTLMs: 4, Source: "x", OccurredAtMs: 5, Jitter: 0.5, RetryAtMs: 6,
 		RetryAfterMs: 7, Waiter: &domain.Waiter{ID: "w"}, WaiterID: "v", Action: "a", Compensation: "u",
 	}

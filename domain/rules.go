@@ -324,6 +324,9 @@ var cancelRules = []Rule{
 		On: on(EventCancelRequested), From: from(StateQueued), To: StateCancelled, Kind: Changes, Reason: ReasonCancelled, Notify: true,
 		do: func(t *Task, e *Event) {
 			t.Cancel = &CancelRequest{AtMs: e.AtMs, Reason: e.Reason, By: e.By}
+			if e.Begun {
+				t.confirm(false)
+			}
 			t.end(e.AtMs)
 		},
 	},

@@ -200,7 +200,7 @@ func (r *task) readCancellation() {
 		return
 	}
 	r.cancelSeen = true
-	_, _ = r.apply(domain.Event{Type: domain.EventCancelRequested, AtMs: r.nowMs(), By: "temporal", Reason: "the workflow was cancelled"})
+	_, _ = r.apply(r.cancelEvent(protocol.Cancel{AtMs: r.nowMs(), By: "temporal", Reason: "the workflow was cancelled"}))
 }
 
 // readClock lets happen what time alone brings. A task with a job outside asks

@@ -123,16 +123,20 @@ func outcomeOf(tr domain.Transition) domain.Outcome {
 	}
 }
 
-func cancelEvent(c protocol.Cancel) domain.Event {
-	return domain.Event{Type: domain.EventCancelRequested, AtMs: c.AtMs, Reason: c.Reason, By: c.By, WaiterID: c.WaiterID}
+func (r *task) cancelEvent(c protocol.Cancel) domain.Event {
+	return domain.Event{
+		Type: domain.EventCancelRequested, AtMs: c.AtMs, Reason: c.Reason, By: c.By, WaiterID: c.WaiterID,
+		// What was begun under the key that still holds may have started a job.
+		Begun: r.begun != nil && r.begun.SubmissionKey == r.job(r.t.Attempts).SubmissionKey,
+	}
 }
 
 func (r *task) onCancel(c protocol.Cancel) (domain.Outcome, error) {
-	return r.change(cancelEvent(c))
+	return r.change(r.cancelEvent(c))
 }
 
 func (r *task) admitCancel(c protocol.Cancel) error {
-	return r.admit(cancelEvent(c))
+	return r.admit(r.cancelEvent(c))
 }
 
 func answerEvent(a protocol.Answer) domain.Event {

@@ -150,7 +150,10 @@ func TestCancelStopsAJobThatMayHaveBeenStarted(t *testing.T) {
 			e := newEnv(t, w)
 			e.at(10*time.Second, func() { e.update(protocol.UpdateCancel, "x", protocol.Cancel{By: "ann"}) })
 			e.run(executed())
-			require.Equal(t, domain.StateCancelled, e.record().Task.State)
+			task := e.record().Task
+			require.Equal(t, domain.StateCancelled, task.State)
+			require.NotNil(t, task.Confirmed, "a job may run")
+			require.False(t, *task.Confirmed)
 			require.Len(t, w.submits, 1)
 			require.Len(t, w.cancels, 1)
 			require.Nil(t, w.cancels[0].Handle, "it is looked for by its key")

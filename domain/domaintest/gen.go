@@ -156,6 +156,9 @@ func (g *Gen) fill(e *domain.Event, t domain.Task) {
 		e.Stopped = g.one(2)
 		e.RetryAfterMs = int64(pick(g, 0, 0, 3, 11, domain.MaxRetryAfterMs+1))
 	}
+	if e.Type == domain.EventCancelRequested || stray {
+		e.Begun = g.one(2)
+	}
 	g.people(e, t, stray)
 	if e.Type == domain.EventInputRequired || e.Type == domain.EventAnswer || stray {
 		e.QuestionID = pick(g, "q1", "q1", "q1", "q2", "q2", "q2", fmt.Sprintf("q%d", g.draw(40)), " ")

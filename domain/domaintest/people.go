@@ -130,6 +130,9 @@ func (o *Oracle) cancel(e domain.Event) (Verdict, bool) {
 		return changed("cancel-requested")
 	}
 	o.RetryAtMs = 0
+	if e.Begun {
+		o.Confirmed = "no"
+	}
 	o.end("cancelled", e, "cancelled")
 	return told("cancelled")
 }

@@ -116,6 +116,8 @@ func (r *reader) value(e *domain.Event, w Word) bool {
 		e.Jitter = r.fraction(w)
 	case "stopped":
 		e.Stopped = true
+	case "begun":
+		e.Begun = true
 	case "result":
 		e.Result = json.RawMessage(w.Value)
 	case "schema":
