@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -78,6 +79,14 @@ func newEnv(t testing.TB, w *world) *env {
 		e.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
 	}
 	return e
+}
+
+// ran are the runs of [protocol.ActivityRun] so far; one may begin while its workflow
+// closes.
+func (w *world) ran() []protocol.RunRequest {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.runs)
 }
 
 func (w *world) activities() map[string]any {

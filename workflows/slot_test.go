@@ -39,7 +39,7 @@ func TestSlot(t *testing.T) {
 	require.Equal(t, "w7", rec.Task.Worker)
 	require.Equal(t, "job", rec.Handle.ID)
 	require.Empty(t, w.submits, "one activity does it all")
-	require.Len(t, w.runs, 1)
+	require.Len(t, w.ran(), 1)
 }
 
 // A job that is known already, as after a continue-as-new, holds its slot again and
@@ -52,14 +52,16 @@ func TestSlotAfterAContinueAsNew(t *testing.T) {
 	t.Cleanup(func() { close(gate) })
 	w.run = func(ctx context.Context, r protocol.RunRequest) (protocol.ProbeResult, error) {
 		e.SignalWorkflow(protocol.SignalSubmitted, startedJob(r.Attempt))
-		e.SetContinueAsNewSuggested(true)
-		e.SignalWorkflow(protocol.SignalCallback, callback("c", domain.Event{Type: domain.EventHeartbeat, Attempt: 1, Stage: "on"}))
 		select {
 		case <-gate:
 		case <-ctx.Done():
 		}
 		return protocol.ProbeResult{}, ctx.Err()
 	}
+	e.at(50*time.Millisecond, func() {
+		e.SetContinueAsNewSuggested(true)
+		e.signal(callback("c", domain.Event{Type: domain.EventHeartbeat, Attempt: 1, Stage: "on"}))
+	})
 	e.run(limited())
 	in := e.carried()
 	require.Equal(t, "job", in.Carry.Handle.ID)
@@ -71,7 +73,7 @@ func TestSlotAfterAContinueAsNew(t *testing.T) {
 	next := newEnv(t, w2)
 	next.run(in)
 	require.Equal(t, domain.StateSucceeded, next.record().Task.State)
-	for _, again := range w2.runs {
+	for _, again := range w2.ran() {
 		require.NotNil(t, again.Handle, "it is watched, not submitted")
 	}
 	require.Empty(t, w2.submits)
@@ -102,7 +104,7 @@ func TestSlotLost(t *testing.T) {
 			e.run(limited())
 			rec := e.record()
 			require.Equal(t, []domain.EventType{domain.EventStart, domain.EventSucceed}, eventTypes(rec.Task), "its end does not wait for a slot")
-			for _, again := range w.runs[1:] {
+			for _, again := range w.ran()[1:] {
 				require.NotNil(t, again.Handle, "it is not submitted again")
 			}
 		})
@@ -122,7 +124,7 @@ func TestSlotLost(t *testing.T) {
 		rec := e.record()
 		require.Equal(t, domain.StateSucceeded, rec.Task.State)
 		require.Equal(t, []domain.EventType{domain.EventStart, domain.EventFail, domain.EventStart, domain.EventSucceed}, eventTypes(rec.Task))
-		require.Equal(t, "acme/t1/2", w.runs[1].SubmissionKey)
+		require.Equal(t, "acme/t1/2", w.ran()[1].SubmissionKey)
 	})
 }
 

@@ -82,7 +82,7 @@ type faulty struct {
 	find    func(string) (tool.Handle, bool, error)
 	list    func(string) (tool.Listing, error)
 	// mine are the handles that this process has given.
-	mine map[string]bool
+	mine sync.Map
 }
 
 func (f *faulty) Submit(ctx context.Context, req tool.Request) (tool.Handle, error) {
@@ -211,10 +211,10 @@ func faults() []fault {
 		}, nil},
 		{"the key is a lock within one process only", "submit-other-process", func(f *faulty, _ *sync.Map) {
 			f.submit = func(req tool.Request) (tool.Handle, error) {
-				if !f.mine[req.SubmissionKey] && f.Started(req.SubmissionKey) > 0 {
+				if _, mine := f.mine.Load(req.SubmissionKey); !mine && f.Started(req.SubmissionKey) > 0 {
 					f.Forget(req.SubmissionKey)
 				}
-				f.mine[req.SubmissionKey] = true
+				f.mine.Store(req.SubmissionKey, true)
 				return f.Executor.Submit(ctx, req)
 			}
 		}, nil},
@@ -242,11 +242,11 @@ func faults() []fault {
 		{"a handle is forgotten over a restart", "handle-survives", func(f *faulty, _ *sync.Map) {
 			f.submit = func(req tool.Request) (tool.Handle, error) {
 				h, err := f.Executor.Submit(ctx, req)
-				f.mine[h.ID] = true
+				f.mine.Store(h.ID, true)
 				return h, err
 			}
 			f.observe = func(h tool.Handle) (tool.Observation, error) {
-				if !f.mine[h.ID] {
+				if _, mine := f.mine.Load(h.ID); !mine {
 					return tool.Observation{}, fmt.Errorf("%w: not of this process", tool.ErrUnknownHandle)
 				}
 				return f.Executor.Observe(ctx, h)
@@ -376,7 +376,7 @@ func TestFaultsAreFound(t *testing.T) {
 			}
 			shared := &sync.Map{}
 			s := subject(fake, func() tool.Executor {
-				f := &faulty{Executor: fake, mine: map[string]bool{}}
+				f := &faulty{Executor: fake}
 				tc.build(f, shared)
 				return f
 			})
