@@ -119,6 +119,22 @@ func Due(t Task, nowMs int64) (Event, bool) {
 	return Event{}, false
 }
 
+// AskFirst says that the outside is to be asked, once, before a task expires: its job
+// may have ended in time while nobody was there to see it.
+func AskFirst(t Task, nowMs int64) bool {
+	return t.State == StateRunning && !t.Policy.External && nowMs >= t.ExpiresAtMs
+}
+
+// Silence says what it means that nothing was heard of an attempt: it is suspected
+// lost. At the deadline it means nothing: the outside is asked then anyway, and its
+// answer counts.
+func Silence(t Task, attempt int, source string, nowMs int64) (Event, bool) {
+	if nowMs >= t.ExpiresAtMs {
+		return Event{}, false
+	}
+	return Event{Type: EventSuspect, AtMs: nowMs, Attempt: attempt, Source: source}, true
+}
+
 // SubmissionKey names the outside job of a task: the task and a counter that
 // moves on only after a definite end of the job before. Whoever submits twice
 // under one key gets the same job.

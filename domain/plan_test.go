@@ -269,3 +269,33 @@ func TestProbeCallbackID(t *testing.T) {
 		t.Errorf("the ids have changed, which open tasks would notice: %s", got)
 	}
 }
+
+// The deadline is looked at twice: the outside is asked before a task expires, and
+// silence at the deadline is no suspicion.
+func TestAtTheDeadline(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name, life string
+		at         int64
+		ask, heard bool
+	}{
+		{"before it", "; start at=1", 999, false, true},
+		{"at it", "; start at=1", 1000, true, false},
+		{"after it", "; start at=1", 1001, true, false},
+		{"nobody to ask", "external; start at=1", 1000, false, false},
+		{"queued", "", 1000, false, false},
+		{"ended", "; start at=1; expire at=1000", 1000, false, false},
+	} {
+		before := task(t, tc.life)
+		if got := domain.AskFirst(before, tc.at); got != tc.ask {
+			t.Errorf("%s: ask first %v", tc.name, got)
+		}
+		e, ok := domain.Silence(before, 1, "probe", tc.at)
+		if ok != tc.heard {
+			t.Errorf("%s: silence means something: %v", tc.name, ok)
+		}
+		if ok && (e.Type != domain.EventSuspect || e.AtMs != tc.at || e.Attempt != 1 || e.Source != "probe") {
+			t.Errorf("%s: %+v", tc.name, e)
+		}
+	}
+}

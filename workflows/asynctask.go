@@ -211,7 +211,7 @@ func (r *task) readClock() {
 		r.showStall()
 		return
 	}
-	if r.handle != nil && r.t.State == domain.StateRunning && !r.askedAtDeadline {
+	if domain.AskFirst(r.t, r.nowMs()) && r.handle != nil && !r.askedAtDeadline {
 		r.askedAtDeadline = true
 		r.askOutside(askAtDeadline)
 		return

@@ -332,11 +332,10 @@ func (r *task) watch() {
 	})
 }
 
-// suspect says that nothing was heard of the outside. At the deadline that is no
-// news: the outside is asked then anyway, and its answer counts.
+// suspect says that nothing was heard of the outside.
 func (r *task) suspect(attempt int, source string) {
-	if now := r.nowMs(); now < r.t.ExpiresAtMs {
-		_, _ = r.apply(domain.Event{Type: domain.EventSuspect, AtMs: now, Attempt: attempt, Source: source})
+	if e, ok := domain.Silence(r.t, attempt, source, r.nowMs()); ok {
+		_, _ = r.apply(e)
 	}
 }
 
