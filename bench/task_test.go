@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"runtime"
@@ -13,27 +14,22 @@ import (
 	sdkworker "go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/wakepoint/wakepoint/activities/tool"
 	"github.com/wakepoint/wakepoint/domain"
 	"github.com/wakepoint/wakepoint/starter"
 	"github.com/wakepoint/wakepoint/tests/harness"
+	"github.com/wakepoint/wakepoint/workflows/protocol"
 )
 
 var engine *harness.Engine
 
 func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		dir, err := os.MkdirTemp("", "wakepoint-bench-")
-		if err != nil {
-			panic(err)
-		}
-		defer func() { _ = os.RemoveAll(dir) }()
-		if engine, err = harness.StartEngine(dir); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer engine.Stop()
-		return m.Run()
-	}())
+	flag.Parse()
+	if f := flag.Lookup("test.bench"); f == nil || f.Value.String() == "" {
+		// Nothing here is a test, so no engine is needed.
+		os.Exit(m.Run())
+	}
+	os.Exit(harness.Main(m, &engine))
 }
 
 // inFlight is how many clients are at work at a time.
@@ -104,6 +100,41 @@ func BenchmarkTask(b *testing.B) {
 		_, err := in.Client.Deliver(ctx, id, "key-"+id)
 		return err
 	})
+}
+
+// instant is a system outside whose jobs are over when they are looked at.
+type instant struct{}
+
+func (instant) Submit(_ context.Context, req tool.Request) (tool.Handle, error) {
+	return tool.Handle{Executor: "instant", ID: req.SubmissionKey}, nil
+}
+
+func (instant) Observe(context.Context, tool.Handle) (tool.Observation, error) {
+	return harness.Stored("r", "h"), nil
+}
+
+func (instant) Cancel(context.Context, tool.Handle) error { return nil }
+
+func (instant) Find(_ context.Context, key string) (tool.Handle, bool, error) {
+	return tool.Handle{Executor: "instant", ID: key}, true, nil
+}
+
+// BenchmarkJob is a task with a job that is over at the first look, without a limit
+// on jobs at a time and with one that is never reached: what holding a slot costs.
+func BenchmarkJob(b *testing.B) {
+	for name, limit := range map[string]string{"free": "", "slot": ", maxConcurrent: 1000"} {
+		b.Run(name, func(b *testing.B) {
+			yaml := "tools:\n  job: {executor: instant, ttl: 1h, poll: 100ms" + limit + "}\n"
+			in := harness.Install(b, engine, fmt.Sprintf("job-%s-%d", name, b.N), yaml, map[string]tool.Executor{"instant": instant{}}).StartWorker()
+			parallel(b, func(ctx context.Context, i int64) error {
+				id := fmt.Sprintf("j-%d", i)
+				if _, err := in.Client.Submit(ctx, starter.Submission{Tool: "job", TaskID: id}); err != nil {
+					return err
+				}
+				return in.Temporal.GetWorkflow(ctx, protocol.TaskWorkflowID(in.Config.Tenant, id), "").Get(ctx, nil)
+			})
+		})
+	}
 }
 
 // BenchmarkRefusedCallback is what a sender costs that repeats what is stale: an
