@@ -74,8 +74,12 @@ func (c *Client) join(ctx context.Context, r request, f found) (Submitted, error
 	if waiter != nil {
 		out.WaiterID = waiter.ID
 		if first, err := c.memo(f.described, protocol.MemoWaiter); err == nil && first == waiter.ID {
-			// The same caller as before is the submitter, and no second one.
-			out.WaiterID, waiter = domain.WaiterSubmitter, nil
+			// The same caller as before is the submitter, and no second one. If it had
+			// left, it waits again from now on.
+			out.WaiterID = domain.WaiterSubmitter
+			if waiter = nil; left(t, domain.WaiterSubmitter) {
+				waiter = &domain.Waiter{ID: domain.WaiterSubmitter, RunID: r.waiter.RunID, ToolCallID: r.waiter.ToolCallID}
+			}
 		}
 	}
 	targets := r.sub.Targets
@@ -91,12 +95,17 @@ func (c *Client) join(ctx context.Context, r request, f found) (Submitted, error
 		if err != nil {
 			return out, err
 		}
-		out.Attached, waiter = true, nil
+		out.Attached, waiter = out.Attached || a.Outcome.Changed || a.Task != nil, nil
 		if a.Task != nil {
 			out.Task, out.State = a.Task, a.Task.State
 		}
 	}
 	return out, nil
+}
+
+// left tells whether one who waited for a task does so no longer.
+func left(t domain.Task, waiterID string) bool {
+	return slices.ContainsFunc(t.Waiters, func(w domain.Waiter) bool { return w.ID == waiterID && w.LeftAtMs != 0 })
 }
 
 // Attached is what became of an attach.
@@ -121,19 +130,27 @@ func (c *Client) Attach(ctx context.Context, taskID string, a protocol.Attach) (
 	if a.AtMs == 0 {
 		a.AtMs = c.o.Now()
 	}
-	m := message{name: protocol.UpdateAttach, updateID: once(), arg: a}
-	out, err := c.ask(ctx, taskID, m, func(t domain.Task) (domain.Outcome, error) {
-		return domain.Outcome{Reason: domain.ReasonTerminalConflict, State: t.State, Version: t.Version}, nil
-	}, func() (domain.Outcome, error) { return domain.Outcome{}, c.noWorker(taskID, hintWorker) })
-	if err != nil || !out.State.Terminal() {
-		return Attached{Outcome: out}, err
+	for lap := 0; ; lap++ {
+		// Of its own each time: an update that met the end is answered so for ever.
+		m := message{name: protocol.UpdateAttach, updateID: once(), arg: a}
+		out, err := c.ask(ctx, taskID, m, func(t domain.Task) (domain.Outcome, error) {
+			return domain.Outcome{Reason: domain.ReasonTerminalConflict, State: t.State, Version: t.Version}, nil
+		}, func() (domain.Outcome, error) { return domain.Outcome{}, c.noWorker(taskID, hintWorker) })
+		if err != nil || !out.State.Terminal() {
+			return Attached{Outcome: out}, err
+		}
+		s, err := c.read(ctx, taskID)
+		switch {
+		case err != nil:
+			return Attached{}, err
+		case s.ended():
+			t := s.desc.Task.WithoutHistory()
+			return Attached{Outcome: out, Task: &t}, c.tell(ctx, t, a)
+		case lap == maxLaps:
+			return Attached{}, fail(CodeUnavailable, "repeat the call", "task %s closes and opens too fast to be waited for", taskID)
+		}
+		// It was retried meanwhile: what was read is no end to tell of.
 	}
-	s, err := c.read(ctx, taskID)
-	if err != nil {
-		return Attached{}, err
-	}
-	t := s.desc.Task.WithoutHistory()
-	return Attached{Outcome: out, Task: &t}, c.tell(ctx, t, a)
 }
 
 func (c *Client) checkAttach(a protocol.Attach) error {
