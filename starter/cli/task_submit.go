@@ -12,6 +12,7 @@ import (
 
 	"github.com/wakepoint/wakepoint/domain"
 	"github.com/wakepoint/wakepoint/starter"
+	"github.com/wakepoint/wakepoint/workflows/protocol"
 )
 
 // submitFlags are those of submit.
@@ -222,6 +223,10 @@ func (a *app) submitAndWait(ctx context.Context, s *session, sub starter.Submitt
 	w := a.newWatcher(a.err, []string{sub.TaskID}, 0)
 	w.quiet, w.patience = a.json, patience
 	err := w.run(ctx, s.tasks)
+	if f := (*failure)(nil); errors.As(err, &f) && f.code == string(starter.CodeWaitTimeout) && sub.WaiterID != "" {
+		// That the task cannot be told changes nothing for the caller.
+		_, _ = s.tasks.Detach(ctx, sub.TaskID, protocol.Detach{WaiterID: sub.WaiterID, Reason: domain.DetachWaitTimeout})
+	}
 	if a.json && w.last[0] != nil {
 		if err := a.printJSON(viewOf(w.last[0].Description)); err != nil {
 			return err

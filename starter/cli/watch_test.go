@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/wakepoint/wakepoint/domain"
+	"github.com/wakepoint/wakepoint/starter"
 	"github.com/wakepoint/wakepoint/starter/cli"
 )
 
@@ -182,5 +183,20 @@ func TestPatienceOfAWatch(t *testing.T) {
 	}
 	if got := run(t, setup(t), "", "task", "watch", "done", "--for", "1h"); got.code != cli.ExitOK {
 		t.Errorf("a task that ends in time: %v", got)
+	}
+}
+
+// TestPatienceOfACallerIsToldToTheTask: the bug was that only the client's own Wait
+// told it, and the command line never, though docs/sharing.md says so of both.
+func TestPatienceOfACallerIsToldToTheTask(t *testing.T) {
+	t.Parallel()
+	const told = `detach "running" {"waiterId":"ann","reason":"wait-timeout"}`
+	for waiter, want := range map[string]bool{"ann": true, "": false} {
+		f := setup(t)
+		f.submitted = starter.Submitted{TaskID: "running", State: domain.StateRunning, WaiterID: waiter}
+		got := run(t, f, "", "task", "submit", "resize", "--wait", "--for", "50ms")
+		if got.code != cli.ExitWaitTimeout || slices.Contains(got.calls, told) != want {
+			t.Errorf("waiter %q: %v, calls %q", waiter, got, got.calls)
+		}
 	}
 }
