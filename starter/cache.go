@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -132,8 +133,9 @@ func (ch cacheChain) newest(ctx context.Context) (hit *found, last int, err erro
 	switch {
 	case err != nil || f == nil:
 		return nil, 0, err
-	case ch.answers(ctx, f):
-		return f, 1, nil
+	}
+	if yes, err := ch.answers(ctx, f); yes || err != nil {
+		return f, 1, err
 	}
 	low, high := 1, 2
 	for ; ; high *= 2 {
@@ -158,8 +160,10 @@ func (ch cacheChain) newest(ctx context.Context) (hit *found, last int, err erro
 			high = mid
 		}
 	}
-	if low > 1 && ch.answers(ctx, f) {
-		return f, low, nil
+	if low > 1 {
+		if yes, err := ch.answers(ctx, f); yes || err != nil {
+			return f, low, err
+		}
 	}
 	return nil, low, nil
 }
@@ -179,28 +183,35 @@ func (ch cacheChain) look(ctx context.Context, generation int) (*found, error) {
 
 // answers tells whether a task answers an equal call: it is open and nobody gave
 // it up, or it succeeded and its result is young enough and still there. A task
-// that failed, expired or was cancelled never does.
-func (ch cacheChain) answers(ctx context.Context, f *found) bool {
+// that failed, expired or was cancelled never does. The error is that of a result
+// which cannot be read now: it may well answer, and the work is not done again for that.
+func (ch cacheChain) answers(ctx context.Context, f *found) (bool, error) {
 	open := false
 	switch f.described.Status {
 	case enums.WORKFLOW_EXECUTION_STATUS_RUNNING, enums.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW, enums.WORKFLOW_EXECUTION_STATUS_PAUSED:
 		open = true
 	case enums.WORKFLOW_EXECUTION_STATUS_COMPLETED:
 	default:
-		return false
+		return false, nil
 	}
 	if !ch.c.tells(ctx, f) {
 		// Nobody says how it stands. If it is open it is at least there, and a second
 		// task would have no worker either.
-		return open
+		if open || slices.Contains(noRecord, CodeOf(f.err)) {
+			return open, nil
+		}
+		return false, f.err
 	}
 	t := f.s.desc.Task
 	if !t.State.Terminal() {
-		return t.Cancel == nil
+		return t.Cancel == nil, nil
 	}
 	age := ch.c.o.Now() - t.EndedAtMs
-	return t.State == domain.StateSucceeded && age < ch.ttl.Milliseconds() && (t.ResultTTLMs == 0 || age < t.ResultTTLMs) && ch.c.holds(ctx, t)
+	return t.State == domain.StateSucceeded && age < ch.ttl.Milliseconds() && (t.ResultTTLMs == 0 || age < t.ResultTTLMs) && ch.c.holds(ctx, t), nil
 }
+
+// noRecord are the codes of tasks whose record will not be there later either.
+var noRecord = []Code{CodeUnknownTask, CodeTerminated, CodeInternal}
 
 // holds tells whether the result can still be had, as far as can be known here.
 func (c *Client) holds(ctx context.Context, t domain.Task) bool {

@@ -35,9 +35,11 @@ func waiterOf(s Submission) *domain.Waiter {
 type found struct {
 	taskID    string
 	described *client.WorkflowExecutionDescription
-	// s is how the task stands, if told says that anybody could tell.
+	// s is how the task stands, if told says that anybody could tell; else err is why
+	// not.
 	s    snapshot
 	told bool
+	err  error
 }
 
 func (c *Client) found(ctx context.Context, taskID string, d *client.WorkflowExecutionDescription) found {
@@ -55,7 +57,7 @@ func (c *Client) tells(ctx context.Context, f *found) bool {
 	ctx, cancel := context.WithTimeout(ctx, soon)
 	defer cancel()
 	s, err := c.read(ctx, f.taskID)
-	f.s, f.told = s, err == nil
+	f.s, f.told, f.err = s, err == nil, err
 	return f.told
 }
 
