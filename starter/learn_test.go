@@ -117,3 +117,18 @@ func TestSubmittersDoNotWaitForASlowList(t *testing.T) {
 		release()
 	})
 }
+
+// TestUsualTimeIsATime: tasks that took no time that can be measured, or that ended
+// before they began by the clocks of an engine, say nothing.
+func TestUsualTimeIsATime(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.worked(t, "approve", 0, 0, 0, 0, -3, -3)
+	if got, poll := w.another(t).expected(t, "approve"); got != nil || poll != 2 {
+		t.Errorf("%+v, %d s", got, poll)
+	}
+	w.worked(t, "approve", 1, 1, 1, 1, 1)
+	if got, _ := w.another(t).expected(t, "approve"); !cmp.Equal(got, &domain.Window{LowMs: 1000, HighMs: 1000}) {
+		t.Errorf("%+v", got)
+	}
+}
