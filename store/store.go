@@ -91,11 +91,12 @@ type Store struct {
 const stripes = 32
 
 // Open opens the store at a URL of gocloud.dev/blob. A folder of file:// is created when it is not
-// there; what is created in it is readable by its owner only (0700 and 0600).
+// there; what is created in it is readable by its owner only (0700 and 0600). No error repeats the
+// password or the parameters of the URL.
 func Open(ctx context.Context, rawURL string) (*Store, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
-		return nil, fmt.Errorf("store url: %w", err)
+		return nil, errors.New("store url: is no URL") // the cause repeats it
 	}
 	s := &Store{verdicts: newVerdicts(maxVerdicts)}
 	for i := range s.stripes {
@@ -107,9 +108,21 @@ func Open(ctx context.Context, rawURL string) (*Store, error) {
 		s.bucket, err = blob.OpenBucket(ctx, rawURL)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open store %s: %w", u.Redacted(), err)
+		shown := Shown(u)
+		if text := err.Error(); strings.Contains(text, rawURL) {
+			err = errors.New(strings.ReplaceAll(text, rawURL, shown))
+		}
+		return nil, fmt.Errorf("open store %s: %w", shown, err)
 	}
 	return s, nil
+}
+
+// Shown is a store's URL for people: without the password and the parameters, which may
+// open the store.
+func Shown(u *url.URL) string {
+	bare := *u
+	bare.RawQuery, bare.ForceQuery = "", false
+	return bare.Redacted()
 }
 
 // Close releases what the store holds open.

@@ -232,7 +232,7 @@ func (x *examination) blobs(ctx context.Context) {
 	raw := x.cfg.BlobURL()
 	where, u := raw, (*url.URL)(nil)
 	if parsed, err := url.Parse(raw); err == nil {
-		u, where = parsed, parsed.Redacted()
+		u, where = parsed, store.Shown(parsed)
 		if u.Scheme == "file" {
 			where = u.Path
 		}

@@ -281,6 +281,11 @@ func TestDoctorTriesTheStore(t *testing.T) {
 	if err != nil || len(left) > 0 {
 		t.Errorf("it left %v, %v", left, err)
 	}
+	// The URL of a store may hold what opens it.
+	write(t, filepath.Join(w.dir, "wakepoint.yaml"), "blobs: nosuchstore://ann:hunter2-pass@here?token=hunter2-token\n")
+	if body, _ := w.examine(t); !strings.HasPrefix(body.of("blobs"), "problem: nosuchstore://ann:xxxxx@here") || strings.Contains(body.of("blobs"), "hunter2") {
+		t.Errorf("%s", body.of("blobs"))
+	}
 	write(t, filepath.Join(w.dir, "wakepoint.yaml"), "blobs: nosuchstore://here\n")
 	if body, _ := w.examine(t); !strings.HasPrefix(body.of("blobs"), "problem: nosuchstore://here cannot be used: ") {
 		t.Errorf("%s", body.of("blobs"))
