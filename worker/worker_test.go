@@ -174,6 +174,27 @@ func TestTaskQueuesOfLimits(t *testing.T) {
 	}
 }
 
+// The bug: a worker whose option or host took the queue of somebody else's worker
+// started, and its activities, which it does not have, failed there half of the time.
+func TestTaskQueuesOfOtherWorkersAreLeftToThem(t *testing.T) {
+	t.Parallel()
+	o := options(t, "tools:\n  a: {activity: {type: A, taskQueue: ts}}\n  w: {workflow: {type: W, taskQueue: wakepoint-host-host-2}}\n")
+	if _, err := worker.New(o); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*worker.Options){
+		"option": func(o *worker.Options) { o.TaskQueue = "ts" },
+		"host":   func(o *worker.Options) { o.Host = "host-2" },
+	} {
+		o := o
+		change(&o)
+		var invalid *domain.InvalidError
+		if _, err := worker.New(o); !errors.As(err, &invalid) || invalid.Field != "taskQueue" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // registry keeps the names under which things are registered.
 type registry struct {
 	sdkworker.WorkflowRegistry
