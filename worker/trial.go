@@ -24,7 +24,7 @@ type Trial struct {
 	ex   tool.Executor
 	// dir is a folder that is removed with the trial.
 	dir string
-	// open says that a job was started whose end was not seen.
+	// open says that a job was started, or may have been, whose end was not seen.
 	open bool
 }
 
@@ -182,6 +182,7 @@ func (t *Trial) submit(ctx context.Context, req tool.Request, watch func(Step)) 
 			wait = max(wait, refused.After)
 			watch(Step{Note: fmt.Sprintf("%v; again in %s", err, config.FormatDuration(wait.Round(time.Millisecond)))})
 		default:
+			t.open = true
 			watch(Step{Note: fmt.Sprintf("no clear answer: %v; looking for the job", err)})
 			look, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.grace())
 			h, found, lost := t.ex.Find(look, req.SubmissionKey)
