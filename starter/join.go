@@ -77,10 +77,14 @@ func (c *Client) join(ctx context.Context, r request, f found) (Submitted, error
 		out.WaiterID = waiter.ID
 		if first, err := c.memo(f.described, protocol.MemoWaiter); err == nil && first == waiter.ID {
 			// The same caller as before is the submitter, and no second one. If it had
-			// left, it waits again from now on.
-			out.WaiterID = domain.WaiterSubmitter
-			if waiter = nil; left(t, domain.WaiterSubmitter) {
-				waiter = &domain.Waiter{ID: domain.WaiterSubmitter, RunID: r.waiter.RunID, ToolCallID: r.waiter.ToolCallID}
+			// left, it waits again from now on: as itself when it asks for another run,
+			// since the submitter is told by the task's own run and call.
+			switch gone := left(t, domain.WaiterSubmitter); {
+			case !gone:
+				out.WaiterID, waiter = domain.WaiterSubmitter, nil
+			case waiter.RunID == t.RunID && waiter.ToolCallID == t.ToolCallID:
+				out.WaiterID = domain.WaiterSubmitter
+				waiter = &domain.Waiter{ID: domain.WaiterSubmitter, RunID: t.RunID, ToolCallID: t.ToolCallID}
 			}
 		}
 	}
@@ -184,7 +188,10 @@ func (c *Client) checkAttach(a protocol.Attach) error {
 // id of a delivery is its key.
 func (c *Client) tell(ctx context.Context, t domain.Task, a protocol.Attach) error {
 	if w := a.Waiter; w != nil && w.RunID != "" {
-		news := protocol.TaskFinished{Task: t, WaiterID: w.ID, ToolCallID: w.ToolCallID, AtMs: t.EndedAtMs}
+		news := protocol.TaskFinished{Task: t, AtMs: t.EndedAtMs}
+		if w.ID != domain.WaiterSubmitter {
+			news.WaiterID, news.ToolCallID = w.ID, w.ToolCallID
+		}
 		err := c.engine.SignalWorkflow(ctx, protocol.RunWorkflowID(c.o.Tenant, w.RunID), "", protocol.SignalTaskFinished, news)
 		if err != nil && !notFound(err) {
 			return engineError(ctx, "tell run "+w.RunID, err)

@@ -40,6 +40,30 @@ func TestASubmitterWhoLeftIsBackWhenItAsksAgain(t *testing.T) {
 	}
 }
 
+// A submitter who left and comes back after the end is told as the task tells one; a
+// caller of its name who asks for another run is another waiter.
+func TestASubmitterWhoLeftIsToldAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	s := starter.Submission{IdempotencyKey: "k", RunID: "r1", ToolCallID: "c1", WaiterID: "ann"}
+	first := w.submit(t, s)
+	if _, err := w.Detach(t.Context(), first.TaskID, protocol.Detach{WaiterID: first.WaiterID}); err != nil {
+		t.Fatal(err)
+	}
+	w.call(t, first.TaskID, "1", succeed())
+	for _, c := range []struct{ run, waiter, told, call string }{{"r1", domain.WaiterSubmitter, "", ""}, {"r2", "ann", "ann", "c1"}} {
+		run := protocol.RunWorkflowID("acme", c.run)
+		w.engine.OpenRun(run)
+		s.RunID = c.run
+		if out := w.submit(t, s); out.WaiterID != c.waiter || !out.Attached {
+			t.Errorf("%s: %+v", c.run, out)
+		}
+		if news := w.engine.Finished(run); len(news) != 1 || news[0].WaiterID != c.told || news[0].ToolCallID != c.call {
+			t.Errorf("%s was told %+v", c.run, news)
+		}
+	}
+}
+
 // between is an engine where something happens right before its n-th query.
 type between struct {
 	starter.Engine
