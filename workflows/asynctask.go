@@ -86,7 +86,13 @@ func AsyncTask(ctx workflow.Context, in protocol.TaskInput) (*protocol.TaskRecor
 		r.carryOut(plan)
 		r.settle()
 		if plan.Close && r.ended() {
-			return r.close()
+			if still, err := r.handlersFinished(); err != nil {
+				return nil, err
+			} else if still {
+				return r.close()
+			}
+			r.woken = false
+			continue
 		}
 		if r.shouldContinue() {
 			return nil, r.continueAsNew()
@@ -161,7 +167,12 @@ func (r *task) apply(e domain.Event) (domain.Transition, error) {
 
 // take makes the outcome of an event the task's new state.
 func (r *task) take(tr domain.Transition) {
+	before := r.t
 	r.t = tr.Task
+	// One event can begin an attempt and end it.
+	if r.t.State == domain.StateQueued && (before.State != domain.StateQueued || before.Attempts != r.t.Attempts) {
+		r.newAttempt()
+	}
 	for _, n := range []*domain.Notification{tr.Notification, tr.LateNotification} {
 		if n != nil {
 			r.outbox.Add(*n)

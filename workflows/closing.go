@@ -144,12 +144,17 @@ func (r *task) record() *protocol.TaskRecord {
 	return &protocol.TaskRecord{Task: r.t, Ledger: r.ledger, Handle: r.handle, Targets: r.targets, Begun: r.begun}
 }
 
+// handlersFinished waits until every update is answered, because none may be left
+// without an answer. Meanwhile anything may have happened to the task; false says that
+// it has.
+func (r *task) handlersFinished() (bool, error) {
+	err := workflow.Await(r.ctx, func() bool { return workflow.AllHandlersFinished(r.ctx) })
+	return !r.somethingHappened(), err
+}
+
 // close ends the workflow so that the Temporal UI shows what happened to the
 // task, with its record where a client finds it without any worker.
 func (r *task) close() (*protocol.TaskRecord, error) {
-	if err := workflow.Await(r.ctx, func() bool { return workflow.AllHandlersFinished(r.ctx) }); err != nil {
-		return nil, err
-	}
 	switch r.t.State {
 	case domain.StateFailed:
 		return nil, temporal.NewNonRetryableApplicationError(r.t.Tool+" "+string(r.endKind())+": "+r.t.Error.Error(), protocol.ErrTypeTaskFailed, nil, *r.record())

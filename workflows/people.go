@@ -49,9 +49,6 @@ func (r *task) onResolve(v protocol.Resolve) (domain.Outcome, error) {
 		r.unstored = append(r.unstored, protocol.Blob{Ref: e.ResultRef, Hash: e.ResultHash, ContentType: e.ContentType, Content: content})
 	}
 	r.take(tr)
-	if tr.Changed && r.t.State == domain.StateQueued {
-		r.newAttempt()
-	}
 	return outcomeOf(tr), nil
 }
 

@@ -111,3 +111,36 @@ func TestReconcileOfWhatIsUnknown(t *testing.T) {
 	require.Equal(t, domain.ReasonSucceeded, second.Did)
 	require.Equal(t, domain.StateSucceeded, e.record().Task.State)
 }
+
+// While the answer to a reconciliation keeps an ended task from closing, the task can
+// be retried: then it does not close.
+func TestReconcileHoldsUpTheClosing(t *testing.T) {
+	t.Parallel()
+	w := &world{}
+	e := newEnv(t, w)
+	asked := make(chan struct{})
+	w.ask = func(protocol.ProbeRequest) (protocol.ProbeResult, error) {
+		<-asked
+		return protocol.ProbeResult{Known: true}, nil
+	}
+	w.probe = func(r protocol.ProbeRequest) (protocol.ProbeResult, error) {
+		if r.Attempt == 2 {
+			return ended(succeed("h"), 2)
+		}
+		return protocol.ProbeResult{}, errGoesOn
+	}
+	var retried *reply
+	e.at(time.Minute, func() {
+		e.reconcile("r")
+		e.signal(callback("c", domain.Event{Type: domain.EventFail, Attempt: 1, Error: &domain.TaskError{Message: "no"}}))
+		e.at(0, func() {
+			retried = e.update(protocol.UpdateRetry, "again", protocol.Retry{TTLMs: time.Hour.Milliseconds(), By: "ann"})
+			close(asked)
+		})
+	})
+	e.run(executed())
+	require.Equal(t, domain.ReasonRetried, retried.answer(t).Reason)
+	rec := e.record()
+	require.Equal(t, domain.StateSucceeded, rec.Task.State)
+	require.Equal(t, 2, rec.Task.Attempts)
+}

@@ -66,6 +66,9 @@ func (r *task) inSlot(attempt int, summary string, req protocol.SubmitRequest) {
 // slotLost is what follows when the activity that held the slot is over and the job
 // has no end.
 func (r *task) slotLost(ctx workflow.Context, attempt int, waited bool, err error) {
+	if r.submit.attempt != attempt {
+		return // the next one has begun already
+	}
 	died, left := workerDied(err)
 	if died && r.handle == nil {
 		// It may have got further than its signal.

@@ -169,3 +169,83 @@ func TestSlotNeverGiven(t *testing.T) {
 	e.run(limited())
 	require.Equal(t, domain.StateCancelled, e.record().Task.State)
 }
+
+// The word that a job was started may come after the word that it failed. The next
+// attempt has a slot of its own and nothing to do with that job.
+func TestSlotStartIsToldAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	w := &world{}
+	e := newEnv(t, w)
+	gate := make(chan struct{})
+	t.Cleanup(func() { close(gate) })
+	w.run = func(ctx context.Context, r protocol.RunRequest) (protocol.ProbeResult, error) {
+		if r.Attempt == 1 {
+			fail := domain.Event{Type: domain.EventFail, Attempt: 1, Error: &domain.TaskError{Message: "no", Retryable: true}}
+			e.SignalWorkflow(protocol.SignalCallback, callback("c", fail))
+			e.SignalWorkflow(protocol.SignalSubmitted, startedJob(1))
+			<-gate
+			return protocol.ProbeResult{}, ctx.Err()
+		}
+		j := startedJob(r.Attempt)
+		j.Handle.ID = "second"
+		e.SignalWorkflow(protocol.SignalSubmitted, j)
+		return ended(succeed("h"), r.Attempt)
+	}
+	e.run(limited())
+	rec := e.record()
+	require.Equal(t, domain.StateSucceeded, rec.Task.State)
+	require.Equal(t, 2, rec.Task.Attempts)
+	require.Equal(t, "second", rec.Handle.ID)
+	require.Len(t, w.ran(), 2)
+}
+
+// A failure that comes by callback ends the attempt, whoever watches its job.
+func TestSlotFailureByACallback(t *testing.T) {
+	t.Parallel()
+	w := &world{}
+	e := newEnv(t, w)
+	gate := make(chan struct{})
+	t.Cleanup(func() { close(gate) })
+	w.run = func(ctx context.Context, r protocol.RunRequest) (protocol.ProbeResult, error) {
+		e.SignalWorkflow(protocol.SignalSubmitted, startedJob(r.Attempt))
+		if r.Attempt == 1 {
+			fail := domain.Event{Type: domain.EventFail, Attempt: 1, Error: &domain.TaskError{Message: "no", Retryable: true}}
+			e.SignalWorkflow(protocol.SignalCallback, callback("c", fail))
+			<-gate
+			return protocol.ProbeResult{}, ctx.Err()
+		}
+		return ended(succeed("h"), r.Attempt)
+	}
+	e.run(limited())
+	rec := e.record()
+	require.Equal(t, domain.StateSucceeded, rec.Task.State)
+	require.Equal(t, []domain.EventType{domain.EventStart, domain.EventFail, domain.EventStart, domain.EventSucceed}, eventTypes(rec.Task))
+	require.Len(t, w.ran(), 2)
+}
+
+// A task that is retried while it waits for a late result begins anew, without the
+// job of the attempt before.
+func TestSlotAfterARetryWithinTheGrace(t *testing.T) {
+	t.Parallel()
+	w := &world{}
+	e := newEnv(t, w)
+	w.run = func(ctx context.Context, r protocol.RunRequest) (protocol.ProbeResult, error) {
+		j := startedJob(r.Attempt)
+		e.SignalWorkflow(protocol.SignalSubmitted, j)
+		if r.Attempt == 1 {
+			<-ctx.Done()
+			return protocol.ProbeResult{}, ctx.Err()
+		}
+		return ended(succeed("h"), r.Attempt)
+	}
+	e.at(10*time.Second, func() {
+		e.update(protocol.UpdateRetry, "r", protocol.Retry{TTLMs: time.Hour.Milliseconds(), By: "ann"})
+	})
+	e.run(limited(func(in *protocol.TaskInput) {
+		in.Create.TTLMs, in.Create.Policy.LatePolicy = time.Second.Milliseconds(), domain.LateRecord
+	}))
+	rec := e.record()
+	require.Equal(t, domain.StateSucceeded, rec.Task.State)
+	require.Equal(t, 2, rec.Task.Attempts)
+	require.Len(t, w.ran(), 2)
+}

@@ -167,7 +167,10 @@ func (r *task) submitJob(attempt int) {
 }
 
 func (r *task) submitted(attempt int, res protocol.SubmitResult) {
-	current := attempt == r.t.Attempts || attempt == r.t.Attempts+1 && (r.t.State == domain.StateQueued || r.givenUp())
+	// A queued task waits for its next attempt: the job of the one before is none of
+	// its own any more.
+	queued := r.t.State == domain.StateQueued
+	current := attempt == r.t.Attempts && !queued || attempt == r.t.Attempts+1 && (queued || r.givenUp())
 	if !current {
 		return
 	}
@@ -268,33 +271,32 @@ func (r *task) applyOutside(e domain.Event) domain.Transition {
 	// The attempt begins for the task when it hears of it; work that was over by
 	// then has taken no time, not less than none.
 	e.AtMs = max(e.AtMs, r.t.StartedAtMs)
-	before := r.t.State
 	tr, err := r.apply(e)
 	if err != nil {
 		// What the rules reject now they reject at every look, and the job has
 		// ended: without this the task would ask for its end until the deadline.
-		tr, err = r.apply(domain.Event{Type: domain.EventFail, AtMs: e.AtMs, Attempt: e.Attempt, Source: e.Source, Jitter: e.Jitter, Error: &domain.TaskError{
+		tr, _ = r.apply(domain.Event{Type: domain.EventFail, AtMs: e.AtMs, Attempt: e.Attempt, Source: e.Source, Jitter: e.Jitter, Error: &domain.TaskError{
 			Code: CodeBadObservation, Class: domain.ClassSystem, Message: "the executor reports an end that cannot be taken: " + err.Error(),
 		}})
-	}
-	if err == nil && tr.Changed && before == domain.StateRunning && r.t.State == domain.StateQueued {
-		r.newAttempt()
 	}
 	return tr
 }
 
 // newAttempt forgets what belonged to the attempt before.
 func (r *task) newAttempt() {
+	submitting := r.submitting()
 	r.handle, r.stray, r.slot = nil, false, slot{}
 	old := []*job{&r.probe, &r.lease, &r.ask, &r.undo}
 	if r.holds() {
 		old = append(old, &r.submit)
 	}
 	for _, j := range old {
-		if j.open {
+		if j.open && !j.told {
+			j.told = true
 			j.cancel()
 		}
-		j.open = false
+		// A submission that may be at it right now is waited for.
+		j.open = j.open && j == &r.submit && submitting
 	}
 }
 
