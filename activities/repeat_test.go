@@ -2,12 +2,15 @@ package activities_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"strings"
 	"testing"
 	"time"
 
 	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/testsuite"
 
 	"github.com/wakepoint/wakepoint/activities"
 	"github.com/wakepoint/wakepoint/activities/tool"
@@ -210,6 +213,108 @@ func TestRepetitionThatIsRefused(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Why there was no answer is what a person needs to know first.
+func TestWhyThereWasNoAnswer(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		find tool.FindWord
+		says string
+	}{
+		"it can be asked":     {tool.FindHint, "and the outside does not know a job under key " + key},
+		"nobody can be asked": {tool.FindNone, "and nobody can be asked for a job under key " + key},
+	} {
+		b := setup(t)
+		b.o.Executors = map[string]tool.Executor{"build": &promising{Executor: b.tool, promises: tool.Promises{Find: tc.find}, blind: true}}
+		b.tool.LoseAnswer(tooltest.Submit, key, &tool.AmbiguousError{Op: "submit", SubmissionKey: key, Cause: errors.New("the bank hung up")})
+		_, _ = b.submit(unsafeSubmission())
+		_, err := b.submit(unsafeSubmission())
+		var cause domain.TaskError
+		if derr := failure(t, err).Details(&cause); derr != nil || !strings.Contains(cause.Message, "the bank hung up") || !strings.Contains(cause.Message, tc.says) {
+			t.Errorf("%s: %v, %+v", name, derr, cause)
+		}
+	}
+}
+
+// A task that was retried looks where its job was, not only under its key.
+func TestRepeatLooksWhereTheJobWas(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		obs     tool.Observation
+		err     error
+		submits int
+	}{
+		"it has a result":      {tooltest.Succeeded(`1`), nil, 1},
+		"it still runs":        {tooltest.Running(), nil, 1},
+		"it failed":            {tooltest.Failed("X", true), nil, 2},
+		"it is not known":      {tooltest.Unknown(), nil, 2},
+		"it is somewhere else": {tooltest.Running(), tool.ErrWrongHost, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			b.o.Executors = map[string]tool.Executor{"build": &promising{Executor: b.tool, blind: true}}
+			b.tool.Script(key, tooltest.Running(), tc.obs)
+			first := b.started()
+			b.heartbeat = nil
+			if tc.err != nil {
+				b.tool.Fail(tooltest.Observe, key, tc.err)
+			}
+			req := protocol.SubmitRequest{Job: job(), RepeatOf: 1, RepeatHandle: first.Handle}
+			req.Attempt = 2
+			if _, err := b.submit(req); err != nil || b.tool.Count(tooltest.Submit, key) != tc.submits {
+				t.Errorf("%v, %d submissions, want %d", err, b.tool.Count(tooltest.Submit, key), tc.submits)
+			}
+		})
+	}
+}
+
+// A task that ends while its submission is under way still learns of the job.
+func TestSubmissionIsNotBrokenOff(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ex := &patient{Executor: b.tool, asked: make(chan struct{}), answer: make(chan struct{})}
+	b.o.Executors = map[string]tool.Executor{"build": ex}
+	a, err := activities.New(b.o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-ex.asked
+		cancel()
+		close(ex.answer)
+	}()
+	var s testsuite.WorkflowTestSuite
+	env := s.NewTestActivityEnvironment()
+	env.RegisterActivityWithOptions(func(actx context.Context, r protocol.SubmitRequest) (protocol.SubmitResult, error) {
+		broken, stop := context.WithCancel(actx)
+		go func() {
+			<-ctx.Done()
+			stop()
+		}()
+		return a.Submit(broken, r)
+	}, activity.RegisterOptions{Name: "it"})
+	v, err := env.ExecuteActivity("it", protocol.SubmitRequest{Job: job()})
+	var res protocol.SubmitResult
+	if err != nil || v.Get(&res) != nil || res.Handle.ID == "" || ex.broken {
+		t.Errorf("%+v, %v, broken off: %v", res, err, ex.broken)
+	}
+}
+
+// patient answers a submission when the test says so.
+type patient struct {
+	*tooltest.Executor
+	asked, answer chan struct{}
+	broken        bool
+}
+
+func (p *patient) Submit(ctx context.Context, req tool.Request) (tool.Handle, error) {
+	close(p.asked)
+	<-p.answer
+	p.broken = ctx.Err() != nil
+	return p.Executor.Submit(ctx, req)
 }
 
 // A refusal for now is no beginning: the next try is no repeat, and comes when the

@@ -14,6 +14,9 @@ import (
 	"github.com/wakepoint/wakepoint/workflows/protocol"
 )
 
+// submitSpare is left of a try for what follows the request.
+const submitSpare = 2 * time.Second
+
 // CodeUnknownTool says that this worker has no executor for the tool.
 const CodeUnknownTool = "UNKNOWN_TOOL"
 
@@ -65,15 +68,19 @@ func (a *Activities) submit(ctx context.Context, ex tool.Executor, req protocol.
 	if !before.Begun {
 		before.Host = req.RepeatHost
 	}
-	n := note{RunNote: protocol.RunNote{Host: a.o.Host, Begun: true}}
+	n := note{RunNote: protocol.RunNote{Host: a.o.Host, Begun: true, Error: before.Error}}
 	if repeat && before.Host != a.o.Host {
 		// A job may be on a host that this try knows nothing of, and the one after
 		// it should know that.
 		n.Host = before.Host
 	}
-	// The first heartbeat is sent at once: if this try dies, the next knows.
+	// The first heartbeat is sent at once: if this try dies, the next knows. A task that
+	// ends meanwhile cancels the activity, but not the request: to break it off would be
+	// to lose the answer, and with it the way to stop the job.
+	unbroken, release := unbroken(ctx)
+	defer release()
 	activity.RecordHeartbeat(ctx, n)
-	stop := beat(ctx, n)
+	stop := beat(unbroken, n)
 	defer stop()
 	if repeat {
 		h, found, err := a.adopt(ctx, ex, req, before)
@@ -81,12 +88,18 @@ func (a *Activities) submit(ctx context.Context, ex tool.Executor, req protocol.
 			return h, n, a.submitError(err, repeat)
 		}
 	}
-	h, err := ex.Submit(ctx, tool.Request{
+	h, err := ex.Submit(unbroken, tool.Request{
 		Tenant: req.Tenant, TaskID: req.TaskID, Attempt: req.Attempt, SubmissionKey: req.SubmissionKey,
 		Tool: req.Tool, Input: req.Input, DeadlineAtMs: req.DeadlineAtMs,
 	})
 	if errors.Is(err, tool.ErrNotStarted) && repeat && !req.Decided && !a.surelyNone(ex, before) {
 		return h, n, notThisTime(err)
+	}
+	if err != nil && !errors.Is(err, tool.ErrThrottled) && !errors.Is(err, tool.ErrNotStarted) {
+		// The next try, or a person, wants to know why there was no answer.
+		stop()
+		n.Error = cut(err.Error(), domain.MaxErrorText/2)
+		activity.RecordHeartbeat(ctx, n)
 	}
 	if errors.Is(err, tool.ErrThrottled) && !repeat {
 		// Surely nothing was started, so the next try is no repeat.
@@ -99,7 +112,7 @@ func (a *Activities) submit(ctx context.Context, ex tool.Executor, req protocol.
 // adopt looks for the job of a submission whose answer is not known. Not found and
 // no error means that it may be submitted again.
 func (a *Activities) adopt(ctx context.Context, ex tool.Executor, req protocol.SubmitRequest, before note) (tool.Handle, bool, error) {
-	h, found, err := ex.Find(ctx, req.SubmissionKey)
+	h, found, err := a.lookFor(ctx, ex, req)
 	if err != nil {
 		return h, false, err
 	}
@@ -111,11 +124,47 @@ func (a *Activities) adopt(ctx context.Context, ex tool.Executor, req protocol.S
 	case req.Effects != domain.EffectsUnsafe, req.Decided, tool.PromisesOf(ex).SubmitOnce == tool.ScopeAlways, a.surelyNone(ex, before):
 		return tool.Handle{}, false, nil
 	}
+	why := "the submission had no answer"
+	if before.Error != "" {
+		why += " (" + before.Error + ")"
+	}
+	if tool.PromisesOf(ex).Find == tool.FindNone {
+		why += ", and nobody can be asked for a job under key " + req.SubmissionKey
+	} else {
+		why += ", and the outside does not know a job under key " + req.SubmissionKey
+	}
 	cause := &domain.TaskError{
-		Code: domain.CodeOutcomeUnknown, Class: domain.ClassSystem,
-		Message: "the answer to the submission was lost, and the outside does not know a job under key " + req.SubmissionKey + "; it may have been started all the same",
+		Code: domain.CodeOutcomeUnknown, Class: domain.ClassSystem, Message: cut(why+"; it may have been started all the same", domain.MaxErrorText),
 	}
 	return tool.Handle{}, false, temporal.NewNonRetryableApplicationError(cause.Error(), protocol.ErrTypeOutcomeUnknown, nil, cause)
+}
+
+// lookFor looks for the job of an earlier submission: where it was, if that is known,
+// else by its key.
+func (a *Activities) lookFor(ctx context.Context, ex tool.Executor, req protocol.SubmitRequest) (tool.Handle, bool, error) {
+	if req.RepeatHandle != nil {
+		h := handleOf(req.RepeatHandle)
+		obs, err := ex.Observe(ctx, h)
+		switch {
+		case errors.Is(err, tool.ErrUnknownHandle), errors.Is(err, tool.ErrWrongHost):
+		case err != nil:
+			return h, false, err
+		case obs.State != tool.StateUnknown:
+			return h, true, nil
+		}
+	}
+	return ex.Find(ctx, req.SubmissionKey)
+}
+
+// unbroken is ctx without its cancellation, up to shortly before the time-out of the
+// try.
+func unbroken(ctx context.Context) (context.Context, context.CancelFunc) {
+	free := context.WithoutCancel(ctx)
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(free)
+	}
+	return context.WithDeadline(free, deadline.Add(-submitSpare))
 }
 
 // surelyNone says that an earlier submission of a key that is not found has started

@@ -201,8 +201,12 @@ func (t *Task) retry(e Event) {
 	t.Progress, t.RetryAtMs, t.EndedAtMs, t.SuspectedAtMs = 0, 0, 0, 0
 	t.Cancel, t.Confirmed, t.Questions, t.Late, t.Manual = nil, nil, nil, nil, nil
 	t.Retries++
-	t.EndedBy = ""
-	t.decided()
+	t.EndedBy, t.DecidedFor = "", 0
+	// Only who was told that nobody knows has decided about it. Where nobody was, the
+	// next attempt looks for the work first, and may ask a person yet.
+	if t.Error != nil && t.Error.Code == CodeOutcomeUnknown {
+		t.decided()
+	}
 }
 
 // endedBy says who ended a task; empty when the event does not say it.

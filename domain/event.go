@@ -62,8 +62,8 @@ type Event struct {
 	// Stopped marks a lost worker whose work surely runs no more. What it has
 	// done before is as unknown as ever.
 	Stopped bool `json:"stopped,omitempty"`
-	// Begun says of a cancel that a submission was begun whose job nobody has heard of:
-	// it may run all the same.
+	// Begun says of a cancel and of the deadline that a submission was begun whose job
+	// nobody has heard of: it may run all the same.
 	Begun      bool            `json:"begun,omitempty"`
 	QuestionID string          `json:"questionId,omitempty"`
 	Prompt     string          `json:"prompt,omitempty"`

@@ -136,13 +136,11 @@ func TestFields(t *testing.T) {
 			t.State, t.Attempts, t.MaxAttempts, t.Version, t.Submission, t.Retries = "queued", 1, 3, 4, 1, 1
 			t.ExpiresAtMs, t.Stage = 70, "x"
 			t.StartedAtMs, t.LastHeardAtMs, t.LastProgressAtMs = 5, 5, 5
-			t.DecidedFor = 2
 		}},
 		{"retried by hand with an error: it stays readable", "; start at=5; fail at=9 error=boom code=IO; retry at=20 ttl=50", func(t *domain.Task) {
 			t.State, t.Attempts, t.MaxAttempts, t.Version, t.Submission, t.Retries, t.Error = "queued", 1, 3, 3, 1, 1, boom(false)
 			t.ExpiresAtMs = 70
 			t.StartedAtMs, t.LastHeardAtMs, t.LastProgressAtMs = 5, 5, 5
-			t.DecidedFor = 2
 		}},
 		{"for a person, and then undone without luck", "effects=unsafe unknown=manual; start at=5; suspect at=50; requeue at=55 compensation=undo_1; compensated at=60 error=stuck code=IO", func(t *domain.Task) {
 			t.State, t.Attempts, t.Version, t.Error = "running", 1, 4, lost(domain.CodeOutcomeUnknown)

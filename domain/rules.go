@@ -125,7 +125,10 @@ var deadlineRules = []Rule{{
 		t.end(t.ExpiresAtMs)
 		// The record shows the deadline itself, whoever was late, so that the
 		// same task replayed with other callers has the same history.
-		*e = Event{Type: EventExpire, AtMs: t.ExpiresAtMs}
+		*e = Event{Type: EventExpire, AtMs: t.ExpiresAtMs, Begun: e.Begun && e.Type == EventExpire}
+		if e.Begun && t.Policy.Effects == EffectsUnsafe {
+			t.Error = &TaskError{Code: CodeOutcomeUnknown, Class: ClassSystem, Message: "the deadline came while a submission had no answer; it may have started a job"}
+		}
 	},
 }}
 

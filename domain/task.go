@@ -164,8 +164,8 @@ type Task struct {
 	// Manual is set while a person has to find out what became of the work, and on a
 	// task that expired while what it may have done was being undone.
 	Manual *Manual `json:"manual,omitempty"`
-	// DecidedFor is the attempt that a person decided to begin, whatever the effects
-	// of the tool: by a manual retry or by resolving.
+	// DecidedFor is the attempt that a person decided to begin, knowing that the
+	// outcome of the one before is unknown, whatever the effects of the tool.
 	DecidedFor int `json:"decidedFor,omitempty"`
 	// EndedBy is the source of the event that ended the task: "probe", "timer",
 	// "lease", the name of a callback's source or "callback" if it has none, or a

@@ -158,7 +158,7 @@ func nextStep(t Task) string {
 		return "wait for the end of task " + t.Manual.Compensation + ", which still undoes what may have been done, before you retry this one"
 	case t.Manual != nil && t.sought():
 		return "find out whether the work was done, then say so: wakepoint task resolve " + t.ID + " --succeeded --result RESULT, --failed, or --repeat"
-	case t.State == StateFailed && t.Error != nil && t.Error.Code == CodeOutcomeUnknown:
+	case (t.State == StateFailed || t.State == StateExpired) && t.Error != nil && t.Error.Code == CodeOutcomeUnknown:
 		return "find out whether the work was done: if so take its result, if not retry the task; doing it twice may do harm"
 	case t.State == StateFailed && t.Error != nil && t.Error.Class == ClassUser:
 		return "mend the input and submit a new task, or retry this one"

@@ -49,7 +49,9 @@ func TestView(t *testing.T) {
 		{asked + "; resolve at=4 action=repeat", domain.PhaseSubmitted, "a worker that runs the tool", ""},
 		{asked + "; resolve at=4 action=failed", domain.PhaseFailed, "", "read the error and the logs, then retry the task"},
 		{undoing + "; compensated at=4", domain.PhaseRetryWait, "the end of the retry wait", ""},
-		{asked + "; expire at=1000", domain.PhaseExpired, "", "retry the task with more time"},
+		{asked + "; expire at=1000", domain.PhaseExpired, "", "find out whether the work was done: if so take its result, if not retry the task; doing it twice may do harm"},
+		{"effects=unsafe; expire at=1000 begun", domain.PhaseExpired, "", "find out whether the work was done: if so take its result, if not retry the task; doing it twice may do harm"},
+		{"; expire at=1000 begun", domain.PhaseExpired, "", "retry the task with more time"},
 		{"; start at=1; cancel-requested at=2; cancel-timeout at=3", domain.PhaseCancelled, "", "check outside whether the work has stopped, nobody confirmed it"},
 	} {
 		now := task(t, c.life)

@@ -227,6 +227,7 @@ func (r *task) readClock() {
 		r.askOutside(askAtDeadline)
 		return
 	}
+	e.Begun = r.begunUnheard()
 	_, _ = r.apply(e)
 }
 

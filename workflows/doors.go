@@ -125,10 +125,14 @@ func outcomeOf(tr domain.Transition) domain.Outcome {
 
 func (r *task) cancelEvent(c protocol.Cancel) domain.Event {
 	return domain.Event{
-		Type: domain.EventCancelRequested, AtMs: c.AtMs, Reason: c.Reason, By: c.By, WaiterID: c.WaiterID,
-		// What was begun under the key that still holds may have started a job.
-		Begun: r.begun != nil && r.begun.SubmissionKey == r.job(r.t.Attempts).SubmissionKey,
+		Type: domain.EventCancelRequested, AtMs: c.AtMs, Reason: c.Reason, By: c.By, WaiterID: c.WaiterID, Begun: r.begunUnheard(),
 	}
+}
+
+// begunUnheard says that what was begun under the key that still holds may have
+// started a job of which nobody has heard.
+func (r *task) begunUnheard() bool {
+	return r.handle == nil && r.begun != nil && r.begun.SubmissionKey == r.job(r.t.Attempts).SubmissionKey
 }
 
 func (r *task) onCancel(c protocol.Cancel) (domain.Outcome, error) {

@@ -183,7 +183,7 @@ func TestManualCarried(t *testing.T) {
 	e.run(unsafeWork())
 	in := e.carried()
 	require.NotNil(t, in.Carry.Task.Manual)
-	require.Equal(t, &protocol.Begun{SubmissionKey: "acme/t1/1", Attempt: 1}, in.Carry.Begun)
+	require.Equal(t, &protocol.Begun{SubmissionKey: "acme/t1/1", Attempt: 1, Handle: in.Carry.Handle}, in.Carry.Begun)
 
 	next := newEnv(t, w)
 	next.at(time.Minute, func() {

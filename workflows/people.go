@@ -2,8 +2,10 @@ package workflows
 
 import (
 	"encoding/json"
+	"errors"
 	"time"
 
+	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/wakepoint/wakepoint/domain"
@@ -92,12 +94,25 @@ func (r *task) standing() protocol.Standing {
 	return protocol.Standing{State: r.t.State, Phase: domain.Describe(r.t, r.nowMs()).Phase, Version: r.t.Version, Attempt: r.t.Attempts}
 }
 
+// cause is what an activity said went wrong, without the engine's words around it.
+func cause(err error) string {
+	var app *temporal.ApplicationError
+	var late *temporal.TimeoutError
+	switch {
+	case errors.As(err, &app):
+		return app.Message()
+	case errors.As(err, &late):
+		return "no worker answered in time"
+	}
+	return err.Error()
+}
+
 // said puts the answer of the outside into words.
 func said(res protocol.ProbeResult, err error) protocol.Reconciled {
 	out := protocol.Reconciled{Note: res.Note}
 	switch {
 	case err != nil:
-		out.Outside, out.Note = protocol.OutsideNoAnswer, shortened(err.Error())
+		out.Outside, out.Note = protocol.OutsideNoAnswer, shortened(cause(err))
 	case res.Event != nil:
 		out.Outside, out.Note = protocol.OutsideEnded, string(res.Event.Type)
 	case res.Lost:
@@ -126,7 +141,7 @@ func (r *task) compensate() {
 		e := domain.Event{Type: domain.EventCompensated, AtMs: r.nowMs(), Attempt: attempt, Compensation: id, Error: res.Error, Source: "compensation"}
 		switch {
 		case err != nil:
-			e.Error = &domain.TaskError{Code: "NOT_COMPENSATED", Message: shortened(err.Error())}
+			e.Error = &domain.TaskError{Code: "NOT_COMPENSATED", Message: shortened(cause(err))}
 		case res.State != domain.StateSucceeded && res.Error == nil:
 			e.Error = &domain.TaskError{Code: "NOT_COMPENSATED", Message: "the task that undoes is " + string(res.State)}
 		}

@@ -137,9 +137,9 @@ func (r *task) submitRequest(attempt int) protocol.SubmitRequest {
 	}
 	req.Handle = nil
 	if r.begun != nil && r.begun.SubmissionKey == req.SubmissionKey {
-		req.RepeatOf, req.RepeatHost = r.begun.Attempt, r.begun.Host
+		req.RepeatOf, req.RepeatHost, req.RepeatHandle = r.begun.Attempt, r.begun.Host, r.begun.Handle
 	}
-	r.begun = &protocol.Begun{SubmissionKey: req.SubmissionKey, Attempt: attempt}
+	r.begun = &protocol.Begun{SubmissionKey: req.SubmissionKey, Attempt: attempt, Handle: req.RepeatHandle}
 	return req
 }
 
@@ -175,6 +175,11 @@ func (r *task) submitted(attempt int, res protocol.SubmitResult) {
 		return
 	}
 	r.handle, r.stray = &res.Handle, r.t.State.Terminal()
+	if r.begun != nil {
+		begun := *r.begun
+		begun.Handle = r.handle
+		r.begun = &begun
+	}
 	if r.t.State == domain.StateQueued {
 		_, _ = r.apply(domain.Event{Type: domain.EventStart, AtMs: r.nowMs(), Attempt: attempt, Worker: res.Worker, Source: "executor"})
 	}

@@ -156,7 +156,7 @@ func (g *Gen) fill(e *domain.Event, t domain.Task) {
 		e.Stopped = g.one(2)
 		e.RetryAfterMs = int64(pick(g, 0, 0, 3, 11, domain.MaxRetryAfterMs+1))
 	}
-	if e.Type == domain.EventCancelRequested || stray {
+	if e.Type == domain.EventCancelRequested || e.Type == domain.EventExpire || stray {
 		e.Begun = g.one(2)
 	}
 	g.people(e, t, stray)

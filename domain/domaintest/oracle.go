@@ -156,6 +156,11 @@ func (o *Oracle) decide(e domain.Event) (Verdict, bool) {
 		if o.Manual {
 			kind = "outcome-unknown"
 		}
+		if e.Type == "expire" && e.Begun && o.Unsafe {
+			kind = "outcome-unknown"
+			o.ErrorCode = "OUTCOME_UNKNOWN"
+			o.ErrorText = "the deadline came while a submission had no answer; it may have started a job"
+		}
 		o.end("expired", domain.Event{By: "timer"}, kind)
 		if e.Type == "succeed" && o.keepsLate(e) {
 			o.LateHash = e.ResultHash
@@ -225,7 +230,11 @@ func (o *Oracle) afterTheEnd(e domain.Event) (Verdict, bool) {
 		o.RetryAtMs = 0
 		o.LateHash = ""
 		o.EndKind, o.EndedBy = "", ""
-		o.Decided = o.Attempts + 1
+		o.Decided = 0
+		if o.ErrorCode == "OUTCOME_UNKNOWN" {
+			// He had been told, and takes it upon himself.
+			o.Decided = o.Attempts + 1
+		}
 		o.forgetUnknown()
 		o.forgetQuestions()
 		o.write("retry", e.AtMs)

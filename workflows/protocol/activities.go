@@ -26,8 +26,10 @@ type SubmitRequest struct {
 	// RepeatOf is the attempt for which a submission under the key was begun before,
 	// so that a job may be there that nobody has heard of; 0 is none.
 	RepeatOf int `json:"repeatOf,omitempty"`
-	// RepeatHost is the host of that submission, if it is known.
-	RepeatHost string `json:"repeatHost,omitempty"`
+	// RepeatHost is the host of that submission, and RepeatHandle that of its job, if
+	// they are known.
+	RepeatHost   string  `json:"repeatHost,omitempty"`
+	RepeatHandle *Handle `json:"repeatHandle,omitempty"`
 	// Decided says that a person decided to submit once more, whatever the effects.
 	Decided bool `json:"decided,omitempty"`
 	// Effects are the tool's; see [domain.Effects].
@@ -52,6 +54,8 @@ type RunNote struct {
 	Begun bool `json:"begun,omitempty"`
 	// Handle is the job's once it is known.
 	Handle *Handle `json:"handle,omitempty"`
+	// Error is why the outside gave no answer, for people.
+	Error string `json:"error,omitempty"`
 }
 
 // CompensateRequest is the argument of [ActivityCompensate].

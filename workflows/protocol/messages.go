@@ -92,8 +92,9 @@ type Carry struct {
 type Begun struct {
 	SubmissionKey string `json:"submissionKey"`
 	Attempt       int    `json:"attempt"`
-	// Host is where, if it is known.
-	Host string `json:"host,omitempty"`
+	// Host is where, and Handle that of its job, if they are known.
+	Host   string  `json:"host,omitempty"`
+	Handle *Handle `json:"handle,omitempty"`
 }
 
 // TaskRecord is all that is known of a task that has ended: the result of its
