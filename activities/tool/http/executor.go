@@ -64,6 +64,7 @@ func New(cfg Config) (*Executor, error) {
 		return fail(err)
 	}
 	e := &Executor{cfg: cfg, urls: u, reader: r, secrets: newRedactor(cfg.Headers)}
+	r.redact = e.redact
 	if cfg.Client != nil {
 		e.submit = withoutRedirects(cfg.Client)
 		e.look = e.submit

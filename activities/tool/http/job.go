@@ -50,11 +50,13 @@ type job struct {
 type reader struct {
 	id, state, progress, stage, result, resultURL, failure, startedAt, endedAt, key, jobs, next pointer
 	words                                                                                       map[string]tool.State
+	// redact hides secrets. It comes before any cut, which could leave the half of one.
+	redact func(string) string
 }
 
 // newReader compiles the declaration. Its errors name the field.
 func newReader(f Fields, s States) (*reader, error) {
-	r := &reader{words: map[string]tool.State{}}
+	r := &reader{words: map[string]tool.State{}, redact: func(s string) string { return s }}
 	for i, p := range []*pointer{
 		&r.id, &r.state, &r.progress, &r.stage, &r.result, &r.resultURL, &r.failure, &r.startedAt, &r.endedAt, &r.key, &r.jobs, &r.next,
 	} {
@@ -118,10 +120,10 @@ func (r *reader) job(doc document) job {
 		return scalar(raw)
 	}
 	j := job{
-		id: text(r.id), key: text(r.key), word: cut(strings.TrimSpace(text(r.state)), maxWord),
-		stage: cut(text(r.stage), maxStage), resultURL: text(r.resultURL),
+		id: text(r.id), key: text(r.key), word: cut(r.redact(strings.TrimSpace(text(r.state))), maxWord),
+		stage: cut(r.redact(text(r.stage)), maxStage), resultURL: text(r.resultURL),
 	}
-	j.state = r.words[fold(j.word)]
+	j.state = r.words[fold(text(r.state))]
 	if raw, ok := doc.at(r.progress); ok {
 		j.progress = parseProgress(raw)
 	}

@@ -88,7 +88,7 @@ func (e *Executor) observed(ctx context.Context, d handleData, a *answer, u *url
 	if byKey && d.JobID == "" {
 		d.JobID = j.id
 	}
-	obs := tool.Observation{State: j.state, Progress: j.progress, Stage: e.redact(j.stage), LastSeenAtMs: a.at.UnixMilli()}
+	obs := tool.Observation{State: j.state, Progress: j.progress, Stage: j.stage, LastSeenAtMs: a.at.UnixMilli()}
 	if obs.State.Terminal() {
 		obs.Definite = true
 		obs.LastSeenAtMs = min(j.endedAt, a.at.UnixMilli()) // 0 is not known
@@ -108,7 +108,7 @@ func (e *Executor) observed(ctx context.Context, d handleData, a *answer, u *url
 	case tool.StateCancelled:
 	default:
 		obs.State = tool.StateUnknown
-		obs.Error = failure(CodeUnknownState, fmt.Sprintf("the job's state %q is none of the declared words; add it to states", e.redact(j.word)), tool.ClassSystem, false)
+		obs.Error = failure(CodeUnknownState, fmt.Sprintf("the job's state %q is none of the declared words; add it to states", j.word), tool.ClassSystem, false)
 	}
 	return obs, nil
 }
