@@ -190,11 +190,13 @@ func (r *task) shouldContinue() bool {
 // no signal is left, then no handler, then the state is taken. Timers, leases
 // and probes are opened again on the other side, because the plan says so.
 func (r *task) continueAsNew() error {
-	if err := workflow.Await(r.ctx, func() bool { return workflow.AllHandlersFinished(r.ctx) }); err != nil {
+	if _, err := r.handlersFinished(); err != nil {
 		return err
 	}
 	r.drain()
 	r.readStarted()
+	// The next run is not cancelled.
+	r.readCancellation()
 	in := r.in
 	in.Carry = &protocol.Carry{
 		Task: r.t, Ledger: r.ledger, Outbox: r.outbox, Handle: r.handle,

@@ -81,7 +81,9 @@ func (r *task) onReconcile(ctx workflow.Context, _ json.RawMessage) (protocol.Re
 		if !r.ask.open {
 			r.askOutside(reconcileWithin)
 		}
-		if err := workflow.Await(ctx, func() bool { return !r.ask.open }); err != nil {
+		// Whoever asked is answered also when the workflow is cancelled meanwhile.
+		free, _ := workflow.NewDisconnectedContext(ctx)
+		if err := workflow.Await(free, func() bool { return !r.ask.open }); err != nil {
 			return out, err
 		}
 		out.Outside, out.Note, out.Did = r.answer.Outside, r.answer.Note, r.answer.Did

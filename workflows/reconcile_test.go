@@ -144,3 +144,27 @@ func TestReconcileHoldsUpTheClosing(t *testing.T) {
 	require.Equal(t, domain.StateSucceeded, rec.Task.State)
 	require.Equal(t, 2, rec.Task.Attempts)
 }
+
+// What happens while the answer to a reconciliation holds up a continue-as-new is not
+// lost to the next run.
+func TestReconcileHoldsUpAContinueAsNew(t *testing.T) {
+	t.Parallel()
+	w := &world{}
+	e := newEnv(t, w)
+	asked := make(chan struct{})
+	w.ask = func(protocol.ProbeRequest) (protocol.ProbeResult, error) {
+		<-asked
+		return protocol.ProbeResult{Known: true}, nil
+	}
+	e.at(time.Minute, func() {
+		e.SetContinueAsNewSuggested(true)
+		e.reconcile("r")
+		e.signal(callback("c", domain.Event{Type: domain.EventHeartbeat, Attempt: 1, Stage: "on"}))
+		e.at(0, func() {
+			e.CancelWorkflow()
+			close(asked)
+		})
+	})
+	e.run(executed())
+	require.NotNil(t, e.carried().Carry.Task.Cancel)
+}
