@@ -126,7 +126,7 @@ func (c *Client) startDelivery(ctx context.Context, in protocol.DeliveryInput) e
 		StaticSummary:                            oneLine(what, maxSummary),
 		Memo:                                     map[string]any{protocol.MemoTaskID: in.Task.ID},
 		TypedSearchAttributes:                    temporal.NewSearchAttributes(protocol.AttrTenant.ValueSet(c.o.Tenant), protocol.AttrTool.ValueSet(in.Task.Tool)),
-		Priority:                                 temporal.Priority{FairnessKey: c.o.Tenant},
+		Priority:                                 temporal.Priority{FairnessKey: c.o.Tenant, FairnessWeight: float32(c.o.Config.FairnessWeight)},
 	}, protocol.WorkflowDelivery, in)
 	return err
 }

@@ -105,3 +105,20 @@ func TestAttachThatMeetsAManualRetryWaitsForTheNewEnd(t *testing.T) {
 		t.Errorf("waiting: %v", got)
 	}
 }
+
+// The bug: what a client delivers took the tenant's turn at another weight than its
+// tasks do.
+func TestDeliveriesHaveTheWeightOfTheirTenant(t *testing.T) {
+	t.Parallel()
+	w := setup(t, func(o *starter.Options) { o.Config.FairnessWeight = 7 })
+	id := w.ended(t, domain.StateSucceeded)
+	out, err := w.Attach(t.Context(), id, protocol.Attach{Target: "dev"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, _ := w.engine.Started(protocol.DeliveryWorkflowID("acme", starter.DeliveryKey(*out.Task, "dev")))
+	task, _ := w.engine.Started(w.workflowID(id))
+	if o.Priority.FairnessKey != "acme" || o.Priority.FairnessWeight != 7 || task.Priority.FairnessWeight != 7 {
+		t.Errorf("delivery %+v, task %+v", o.Priority, task.Priority)
+	}
+}
