@@ -215,6 +215,29 @@ func TestRepetitionThatIsRefused(t *testing.T) {
 	}
 }
 
+// A submission that never has an answer is not repeated without end.
+func TestSubmissionWithoutAnswers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for range 20 {
+		b.tool.Fail(tooltest.Submit, key, errors.New("hung up"))
+	}
+	tries := 0
+	for {
+		tries++
+		_, err := b.submit(protocol.SubmitRequest{Job: job(), Effects: domain.EffectsIdempotent})
+		if app := failure(t, err); app.NonRetryable() {
+			if app.Type() != protocol.ErrTypeOutcomeUnknown || !strings.Contains(app.Message(), "no answer 10 times, at last: hung up") {
+				t.Errorf("%v", err)
+			}
+			break
+		}
+	}
+	if tries != 10 {
+		t.Errorf("%d tries", tries)
+	}
+}
+
 // Why there was no answer is what a person needs to know first.
 func TestWhyThereWasNoAnswer(t *testing.T) {
 	t.Parallel()

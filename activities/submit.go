@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -16,6 +17,11 @@ import (
 
 // submitSpare is left of a try for what follows the request.
 const submitSpare = 2 * time.Second
+
+// maxUnanswered is how often a submission is repeated within an attempt when it has
+// no answer; with the pauses between the tries that takes about three minutes. A
+// refusal for now does not count.
+const maxUnanswered = 10
 
 // CodeUnknownTool says that this worker has no executor for the tool.
 const CodeUnknownTool = "UNKNOWN_TOOL"
@@ -68,7 +74,7 @@ func (a *Activities) submit(ctx context.Context, ex tool.Executor, req protocol.
 	if !before.Begun {
 		before.Host = req.RepeatHost
 	}
-	n := note{RunNote: protocol.RunNote{Host: a.o.Host, Begun: true, Error: before.Error}}
+	n := note{RunNote: protocol.RunNote{Host: a.o.Host, Begun: true, Error: before.Error, Unanswered: before.Unanswered}}
 	if repeat && before.Host != a.o.Host {
 		// A job may be on a host that this try knows nothing of, and the one after
 		// it should know that.
@@ -99,6 +105,9 @@ func (a *Activities) submit(ctx context.Context, ex tool.Executor, req protocol.
 		// The next try, or a person, wants to know why there was no answer.
 		stop()
 		n.Error = cut(err.Error(), domain.MaxErrorText/2)
+		if n.Unanswered++; n.Unanswered >= maxUnanswered {
+			return h, n, gaveUp(n)
+		}
 		activity.RecordHeartbeat(ctx, n)
 	}
 	if errors.Is(err, tool.ErrThrottled) && !repeat {
@@ -172,6 +181,16 @@ func unbroken(ctx context.Context) (context.Context, context.CancelFunc) {
 func (a *Activities) surelyNone(ex tool.Executor, before note) bool {
 	p := tool.PromisesOf(ex)
 	return p.Find == tool.FindSure || p.SubmitOnce == tool.ScopeHost && before.Host == a.o.Host && a.o.Host != ""
+}
+
+// gaveUp ends the attempt of a submission that has no answer however often it is
+// repeated: how often the work is tried is the tool's to say.
+func gaveUp(n note) error {
+	cause := &domain.TaskError{
+		Code: domain.CodeOutcomeUnknown, Class: domain.ClassThirdParty,
+		Message: cut(fmt.Sprintf("the submission had no answer %d times, at last: %s", n.Unanswered, n.Error), domain.MaxErrorText),
+	}
+	return temporal.NewNonRetryableApplicationError(cause.Error(), protocol.ErrTypeOutcomeUnknown, nil, cause)
 }
 
 // notThisTime is a submission that surely started nothing, after one of which that

@@ -66,7 +66,8 @@ func submitOptions(queue, summary string, until time.Duration) workflow.Activity
 		TaskQueue: queue, Summary: summary,
 		// The deadline of the task bounds everything; no worker is no failure.
 		ScheduleToCloseTimeout: until, StartToCloseTimeout: submitTry, HeartbeatTimeout: silence,
-		RetryPolicy: retryBriefly(),
+		// Soon at first, then no more than once a minute: each try may start a job.
+		RetryPolicy: &temporal.RetryPolicy{InitialInterval: 500 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: time.Minute},
 		// A task that ends meanwhile has to know whether a job was started.
 		WaitForCancellation: true,
 	}

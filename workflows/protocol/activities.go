@@ -54,8 +54,10 @@ type RunNote struct {
 	Begun bool `json:"begun,omitempty"`
 	// Handle is the job's once it is known.
 	Handle *Handle `json:"handle,omitempty"`
-	// Error is why the outside gave no answer, for people.
-	Error string `json:"error,omitempty"`
+	// Error is why the outside gave no answer, for people, and Unanswered how many
+	// tries had none.
+	Error      string `json:"error,omitempty"`
+	Unanswered int    `json:"unanswered,omitempty"`
 }
 
 // CompensateRequest is the argument of [ActivityCompensate].
