@@ -177,7 +177,7 @@ func (x *examination) tools(ctx context.Context) {
 		here.Tools = append(here.Tools, t)
 	}
 	err := worker.Check(ctx, worker.Options{Config: &here, Getenv: x.a.env.get})
-	wrong := 0
+	wrong, locked := 0, make(map[string]bool)
 	var mistakes config.Errors
 	if !errors.As(err, &mistakes) && err != nil {
 		x.problem(checkTools, docsConfig, "%v", err)
@@ -186,13 +186,16 @@ func (x *examination) tools(ctx context.Context) {
 	for _, one := range mistakes {
 		if strings.HasPrefix(one.Key, "targets.") || strings.Contains(one.Key, ".http.headers.") {
 			x.problem(checkSecrets, "give it to the worker, which does not start without", "%s", one)
+			if tool, _, ok := strings.Cut(strings.TrimPrefix(one.Key, "tools."), ".http.headers."); ok {
+				locked[tool] = true
+			}
 			continue
 		}
 		wrong++
 		x.problem(checkTools, "mend the tool, or install what it needs; "+docsConfig, "%s", one)
 	}
-	if wrong == 0 && len(here.Tools) > 0 {
-		x.ok(checkTools, "%s can be run here", term.Count(len(here.Tools), "tool"))
+	if n := len(here.Tools) - len(locked); wrong == 0 && n > 0 {
+		x.ok(checkTools, "%s can be run here", term.Count(n, "tool"))
 	}
 	for _, t := range rest {
 		x.warn(checkTools, "run the program that registers it as the worker; wakepoint worker refuses it",

@@ -262,6 +262,20 @@ targets:
 	}
 }
 
+// The bug: a tool whose secret is not there was said to be one that can be run.
+func TestDoctorCountsNoToolWithoutItsSecret(t *testing.T) {
+	t.Parallel()
+	const plain = "tools:\n  plain: {http: {idempotent: true, headers: {A: {env: ONE}, B: {env: TWO}}, url: \"http://127.0.0.1:1/x\"}}\n"
+	w := newWorld(t, plain, newCluster(time.Now))
+	if body, _ := w.examine(t); body.of("tools") != "" {
+		t.Errorf("%s", body.of("tools"))
+	}
+	w = newWorld(t, plain+"  nap: {exec: {argv: [\"true\"]}}\n", newCluster(time.Now))
+	if body, _ := w.examine(t); body.of("tools") != "ok: 1 tool can be run here" {
+		t.Errorf("%s", body.of("tools"))
+	}
+}
+
 // TestDoctorTriesTheStore: it writes, reads and removes, in a store that is there.
 func TestDoctorTriesTheStore(t *testing.T) {
 	t.Parallel()
