@@ -39,9 +39,10 @@ type Pending struct {
 	// Heartbeat is what it said, when that is JSON.
 	Heartbeat json.RawMessage `json:"heartbeat,omitempty"`
 	// NextAttemptAtMs is when it is tried again.
-	NextAttemptAtMs int64  `json:"nextAttemptAtMs,omitempty"`
-	LastFailure     string `json:"lastFailure,omitempty"`
-	Worker          string `json:"worker,omitempty"`
+	NextAttemptAtMs int64 `json:"nextAttemptAtMs,omitempty"`
+	// LastFailure is why the try before did not succeed, if it should have.
+	LastFailure string `json:"lastFailure,omitempty"`
+	Worker      string `json:"worker,omitempty"`
 }
 
 func (c *Client) description(taskID string, s snapshot) Description {
@@ -66,6 +67,10 @@ func (c *Client) Describe(ctx context.Context, taskID string) (Description, erro
 	d.RunID = seen.WorkflowExecution.RunID
 	for _, p := range seen.RawResponse.GetPendingActivities() {
 		d.Pending = append(d.Pending, c.pending(p))
+		if submits(p) && d.Phase == domain.PhaseSubmitted && p.GetLastFailure() != nil {
+			// The workflow does not see what the engine repeats.
+			d.WaitsFor = "an answer of the outside to its submission"
+		}
 		if p.GetActivityType().GetName() == protocol.ActivityLease {
 			// The lease is renewed by the worker outside itself; a probe's
 			// heartbeat only says that somebody looked.
@@ -75,10 +80,19 @@ func (c *Client) Describe(ctx context.Context, taskID string) (Description, erro
 	return d, nil
 }
 
+func submits(p *workflow.PendingActivityInfo) bool {
+	name := p.GetActivityType().GetName()
+	return name == protocol.ActivitySubmit || name == protocol.ActivityRun
+}
+
 func (c *Client) pending(p *workflow.PendingActivityInfo) Pending {
 	out := Pending{
 		ID: p.GetActivityId(), Type: p.GetActivityType().GetName(), State: pendingState(p.GetState()), Attempt: p.GetAttempt(),
-		LastFailure: p.GetLastFailure().GetMessage(), Worker: p.GetLastWorkerIdentity(),
+		Worker: p.GetLastWorkerIdentity(),
+	}
+	// That a job goes on is a failure for the engine only.
+	if f := p.GetLastFailure(); f.GetApplicationFailureInfo().GetType() != protocol.ErrTypeStillRunning {
+		out.LastFailure = f.GetMessage()
 	}
 	if t := p.GetLastHeartbeatTime(); t.IsValid() {
 		out.LastHeartbeatAtMs = t.AsTime().UnixMilli()

@@ -312,6 +312,9 @@ func (a *app) pending(p starter.Pending) string {
 	if p.NextAttemptAtMs > 0 {
 		parts = append(parts, "next "+a.ago(p.NextAttemptAtMs))
 	}
+	if p.LastFailure != "" {
+		parts = append(parts, "last: "+term.Fit(term.Clean(p.LastFailure), 160))
+	}
 	if len(p.Heartbeat) > 0 && p.Type == protocol.ActivityLease {
 		// What a worker outside says; a probe's words are the task's own progress.
 		parts = append(parts, "says "+term.Fit(term.Clean(string(p.Heartbeat)), 80))
