@@ -16,6 +16,7 @@ import (
 	"github.com/wakepoint/wakepoint/activities/tool"
 	"github.com/wakepoint/wakepoint/activities/tool/tooltest"
 	"github.com/wakepoint/wakepoint/domain"
+	"github.com/wakepoint/wakepoint/store"
 	"github.com/wakepoint/wakepoint/workflows/protocol"
 )
 
@@ -445,6 +446,12 @@ func TestRunGoesOn(t *testing.T) {
 	if err != nil || res.Event.Type != domain.EventSucceed || b.tool.Count(tooltest.Submit, key) != 1 {
 		t.Errorf("%+v, %v, %d submissions", res, err, b.tool.Count(tooltest.Submit, key))
 	}
+	if len(b.signals) != 2 || b.signals[1].name != protocol.SignalSubmitted {
+		t.Errorf("signals %+v: the task was never told of the start", b.signals)
+	}
+	if _, err := b.run(runRequest()); err != nil || len(b.signals) != 2 {
+		t.Errorf("%v, signals %+v: it was told already", err, b.signals)
+	}
 	// And by a handle that the task knows.
 	known := setup(t)
 	known.tool.Script(key, tooltest.Running(), tooltest.Running(), tooltest.Failed("X", false))
@@ -479,6 +486,69 @@ func TestRunLooksAgain(t *testing.T) {
 	_, err := unknown.run(runRequest())
 	if app := failure(t, err); !app.NonRetryable() || app.Type() != "OutsideUnknown" {
 		t.Errorf("%v", err)
+	}
+}
+
+// givenUp is cancelled while it submits.
+type givenUp struct {
+	*tooltest.Executor
+	cancel context.CancelFunc
+}
+
+func (g *givenUp) Submit(ctx context.Context, req tool.Request) (tool.Handle, error) {
+	g.cancel()
+	return g.Executor.Submit(context.WithoutCancel(ctx), req)
+}
+
+// strictSignals sends nothing for whoever is cancelled, as a client does.
+type strictSignals struct{ *bench }
+
+func (s strictSignals) SignalWorkflow(ctx context.Context, workflowID, runID, name string, arg any) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return s.bench.SignalWorkflow(ctx, workflowID, runID, name, arg)
+}
+
+// A task that ends while its job is being submitted is told of the job all the same.
+func TestRunTellsWhatWasGivenUp(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ex := &givenUp{Executor: b.tool}
+	b.o.Executors, b.o.Signals = map[string]tool.Executor{"build": ex}, strictSignals{b}
+	_, err := run(b, func(a *activities.Activities) func(context.Context, protocol.RunRequest) (protocol.ProbeResult, error) {
+		return func(ctx context.Context, r protocol.RunRequest) (protocol.ProbeResult, error) {
+			ctx, ex.cancel = context.WithCancel(ctx)
+			return a.Run(ctx, r)
+		}
+	}, runRequest())
+	if err == nil || len(b.signals) != 1 || b.signals[0].name != protocol.SignalSubmitted {
+		t.Errorf("%v, signals %+v", err, b.signals)
+	}
+}
+
+// fullStore takes no result at first.
+type fullStore struct {
+	activities.Blobs
+	refusals int
+}
+
+func (f *fullStore) PutBytes(ctx context.Context, k store.Key, data []byte, contentType string) (store.Ref, error) {
+	if f.refusals--; f.refusals >= 0 {
+		return store.Ref{}, io.ErrShortWrite
+	}
+	return f.Blobs.PutBytes(ctx, k, data, contentType)
+}
+
+// A result that cannot be stored yet is not left alone: another try of the activity
+// would wait for a slot first.
+func TestRunStoresAgain(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.o.Blobs = &fullStore{b.store, 2}
+	b.tool.Script(key, tooltest.Running(), tooltest.Succeeded(`1`))
+	if res, err := b.run(runRequest()); err != nil || res.Event.Type != domain.EventSucceed || res.Event.ResultRef == "" {
+		t.Errorf("%+v, %v", res, err)
 	}
 }
 

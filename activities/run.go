@@ -18,6 +18,8 @@ const (
 	// looksAgainAtMost.
 	looksAgain       = 500 * time.Millisecond
 	looksAgainAtMost = 10 * time.Second
+	// tellWithin bounds one try to tell the task that its job was started.
+	tellWithin = 10 * time.Second
 )
 
 // Run submits a job and watches it to its end in one activity, so that the job holds
@@ -47,13 +49,25 @@ func (a *Activities) Run(ctx context.Context, req protocol.RunRequest) (protocol
 		n = after
 		n.Handle, n.seen = &started, seen{Progress: req.Progress, Stage: req.Stage}
 		activity.RecordHeartbeat(ctx, n)
-		err = a.o.Signals.SignalWorkflow(ctx, activity.GetInfo(ctx).WorkflowExecution.ID, "", protocol.SignalSubmitted,
-			protocol.JobStarted{Attempt: req.Attempt, Handle: started, Worker: workerOf(ctx, ex, h)})
-		if err != nil {
+	}
+	if req.Handle == nil && !n.Told {
+		// Also by a try that found the job: the one before may have failed here.
+		if err := a.tellStart(ctx, req, *n.Handle, workerOf(ctx, ex, handleOf(n.Handle))); err != nil {
 			return protocol.ProbeResult{}, err
 		}
+		n.Told = true
+		activity.RecordHeartbeat(ctx, n)
 	}
 	return a.watch(ctx, ex, req, n)
+}
+
+// tellStart tells the task of its job, also one that has given it up meanwhile and
+// cancelled the activity: it has to stop the job.
+func (a *Activities) tellStart(ctx context.Context, req protocol.RunRequest, h protocol.Handle, worker string) error {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), tellWithin)
+	defer stop()
+	return a.o.Signals.SignalWorkflow(ctx, activity.GetInfo(ctx).WorkflowExecution.ID, "", protocol.SignalSubmitted,
+		protocol.JobStarted{Attempt: req.Attempt, Handle: h, Worker: worker})
 }
 
 // watch looks until the job has ended.
@@ -69,10 +83,13 @@ func (a *Activities) watch(ctx context.Context, ex tool.Executor, req protocol.R
 			return protocol.ProbeResult{}, temporal.NewNonRetryableApplicationError(err.Error(), "WrongHost", err)
 		}
 		if err == nil && obs.State.Terminal() {
-			defer stop()
-			return a.ended(ctx, probe, obs)
-		}
-		if err == nil {
+			var res protocol.ProbeResult
+			if res, err = a.ended(ctx, probe, obs); err == nil {
+				stop()
+				return res, nil
+			}
+			// Another try of the activity would have to wait for a slot first.
+		} else if err == nil {
 			failing = looksAgain
 			if n.seen, err = a.look(ctx, probe, obs, n.seen); isOver(err) {
 				stop()

@@ -30,6 +30,8 @@ const CodeUnknownTool = "UNKNOWN_TOOL"
 type note struct {
 	protocol.RunNote
 	seen
+	// Told says that the task was told of the start.
+	Told bool `json:"told,omitempty"`
 }
 
 // noteOf reads what the try before left. A try that left nothing was killed before
