@@ -17,6 +17,23 @@ import (
 	"github.com/wakepoint/wakepoint/workflows/protocol"
 )
 
+// Why an activity is repeated stands with the engine only. That a job goes on is no
+// failure to people.
+func TestDescribeSaysWhySomethingIsRepeated(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	id := w.submit(t, starter.Submission{Tool: "vet", TaskID: "a"}).TaskID
+	w.engine.FailSubmissions("acme/task/a", "the service hung up", "AmbiguousError")
+	d, err := w.Describe(t.Context(), id)
+	if err != nil || len(d.Pending) != 1 || d.Pending[0].LastFailure != "the service hung up" || d.WaitsFor != "an answer of the outside to its submission" {
+		t.Errorf("%+v, waits for %q, %v", d.Pending, d.WaitsFor, err)
+	}
+	w.engine.FailSubmissions("acme/task/a", "the outside job goes on", protocol.ErrTypeStillRunning)
+	if d, err := w.Describe(t.Context(), id); err != nil || d.Pending[0].LastFailure != "" {
+		t.Errorf("%+v, %v", d.Pending, err)
+	}
+}
+
 func TestDescribeMergesWhatTheEngineKnows(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

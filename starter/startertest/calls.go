@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	commonpb "go.temporal.io/api/common/v1"
+	failurepb "go.temporal.io/api/failure/v1"
 	historypb "go.temporal.io/api/history/v1"
 	querypb "go.temporal.io/api/query/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
@@ -133,7 +134,27 @@ func (e *Engine) DescribeWorkflow(ctx context.Context, workflowID, runID string)
 			HeartbeatDetails: payloads("alive"),
 		})
 	}
+	if why := e.failing[f.id]; why != nil && f.open() {
+		d.RawResponse.PendingActivities = append(d.RawResponse.PendingActivities, &workflowpb.PendingActivityInfo{
+			ActivityId: "1", ActivityType: &commonpb.ActivityType{Name: protocol.ActivitySubmit},
+			State: enums.PENDING_ACTIVITY_STATE_SCHEDULED, Attempt: 3, LastFailure: why,
+		})
+	}
 	return d, nil
+}
+
+// FailSubmissions makes the submissions of a task fail with a message and a type of
+// error, and be repeated.
+func (e *Engine) FailSubmissions(workflowID, message, kind string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.failing == nil {
+		e.failing = map[string]*failurepb.Failure{}
+	}
+	e.failing[workflowID] = &failurepb.Failure{
+		Message:     message,
+		FailureInfo: &failurepb.Failure_ApplicationFailureInfo{ApplicationFailureInfo: &failurepb.ApplicationFailureInfo{Type: kind}},
+	}
 }
 
 type events struct{ left []*historypb.HistoryEvent }

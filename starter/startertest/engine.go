@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"go.temporal.io/api/enums/v1"
+	failurepb "go.temporal.io/api/failure/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
@@ -49,6 +50,9 @@ type Engine struct {
 	runs            int
 	// outside is what the outside says of a task, by workflow id.
 	outside map[string]Outside
+	// failing is why the submissions of a task fail, by workflow id: the engine repeats
+	// them, and the workflow does not know.
+	failing map[string]*failurepb.Failure
 	// jobs are those of each tool, by tool and task queue.
 	jobs map[string][]protocol.ListedJob
 	// stopped are the jobs that were asked to stop.
