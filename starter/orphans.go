@@ -96,7 +96,8 @@ type Orphaned struct {
 // was submitted meanwhile is never an orphan.
 //
 // Two installations that share an outside service and a tenant name would take each
-// other's jobs for orphans; look before you cancel. Errors: invalid-request,
+// other's jobs for orphans, and a tool that is just being tried out (tools test) has no
+// task either; look before you cancel. Errors: invalid-request,
 // unknown-tool; none about one tool or job.
 func (c *Client) Orphans(ctx context.Context, r OrphansRequest) (Orphaned, error) {
 	tools, err := c.listable(r.Tool)
@@ -151,9 +152,11 @@ func (c *Client) orphansOf(ctx context.Context, t config.Tool, r OrphansRequest,
 		}
 		lists = lists || supported || err != nil
 		for _, j := range listed {
-			// The same job may be on the lists of several queues.
-			if o, ok := c.candidate(t.Name, queue, j); ok && !seen[j.SubmissionKey+"\x00"+j.Handle.ID] {
-				seen[j.SubmissionKey+"\x00"+j.Handle.ID] = true
+			// The same job may be on the lists of several queues. Of two hosts jobs of one
+			// key have the same id and are two.
+			same := strings.Join([]string{j.SubmissionKey, j.Handle.ID, j.Handle.TaskQueue}, "\x00")
+			if o, ok := c.candidate(t.Name, queue, j); ok && !seen[same] {
+				seen[same] = true
 				jobs = append(jobs, o)
 			}
 		}
