@@ -132,6 +132,31 @@ func TestDecidedOnce(t *testing.T) {
 	}
 }
 
+// A try that surely submitted nothing uses up no decision: a refusal for now, and a
+// look that failed.
+func TestDecidedUntilSubmitted(t *testing.T) {
+	t.Parallel()
+	for name, refuse := range map[string]func(*tooltest.Executor){
+		"refused for now": func(ex *tooltest.Executor) { ex.Fail(tooltest.Submit, key, &tool.ThrottledError{Cause: io.EOF}) },
+		"cannot look":     func(ex *tooltest.Executor) { ex.Fail(tooltest.Find, key, io.EOF) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			b.o.Executors = map[string]tool.Executor{"build": &promising{Executor: b.tool, blind: true}}
+			refuse(b.tool)
+			req := unsafeSubmission()
+			req.Attempt, req.RepeatOf, req.Decided = 2, 1, true
+			if _, err := b.submit(req); err == nil || failure(t, err).NonRetryable() {
+				t.Fatalf("%v, want an error that is repeated", err)
+			}
+			if _, err := b.submit(req); err != nil || b.tool.Started(key) != 1 {
+				t.Errorf("%v, %d jobs: a person decided to submit", err, b.tool.Started(key))
+			}
+		})
+	}
+}
+
 // A new attempt under an old key looks first: a job that runs, or has a result, is
 // taken; one that is over without one is started again.
 func TestRepeatOfAnEarlierAttempt(t *testing.T) {

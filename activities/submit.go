@@ -69,7 +69,7 @@ func (a *Activities) Submit(ctx context.Context, req protocol.SubmitRequest) (pr
 
 // submit is one try. It gives the note that its own heartbeats carried.
 func (a *Activities) submit(ctx context.Context, ex tool.Executor, req protocol.SubmitRequest, before note) (tool.Handle, note, error) {
-	repeat := before.Begun || req.RepeatOf > 0
+	repeat, was := before.Begun || req.RepeatOf > 0, before
 	// A person decided about what was unknown then; what has become unknown since is
 	// for a person again.
 	req.Decided = req.Decided && !before.Begun && req.RepeatOf != req.Attempt
@@ -92,6 +92,10 @@ func (a *Activities) submit(ctx context.Context, ex tool.Executor, req protocol.
 	defer stop()
 	if repeat {
 		h, found, err := a.adopt(ctx, ex, req, before)
+		if err != nil {
+			stop()
+			activity.RecordHeartbeat(ctx, was)
+		}
 		if found || err != nil {
 			return h, n, a.submitError(err, repeat)
 		}
@@ -112,10 +116,10 @@ func (a *Activities) submit(ctx context.Context, ex tool.Executor, req protocol.
 		}
 		activity.RecordHeartbeat(ctx, n)
 	}
-	if errors.Is(err, tool.ErrThrottled) && !repeat {
-		// Surely nothing was started, so the next try is no repeat.
+	if errors.Is(err, tool.ErrThrottled) {
+		// Surely nothing was started, so the next try is no repeat of this one.
 		stop()
-		activity.RecordHeartbeat(ctx, note{RunNote: protocol.RunNote{Host: a.o.Host}})
+		activity.RecordHeartbeat(ctx, was)
 	}
 	return h, n, a.submitError(err, repeat)
 }
