@@ -32,6 +32,17 @@ type note struct {
 	seen
 	// Told says that the task was told of the start.
 	Told bool `json:"told,omitempty"`
+	// Try is the server's try that left the note.
+	Try int32 `json:"try,omitempty"`
+}
+
+// at reads a note in a try. It vouches for the try before only: one whose heartbeats
+// did not arrive may have submitted, on any host.
+func (n note) at(try int32) note {
+	if try > n.Try+1 {
+		n.Begun, n.Host = true, ""
+	}
+	return n
 }
 
 // noteOf reads what the try before left. A try that left nothing was killed before
@@ -40,7 +51,7 @@ func noteOf(ctx context.Context) (note, error) {
 	var n note
 	if activity.HasHeartbeatDetails(ctx) {
 		err := activity.GetHeartbeatDetails(ctx, &n)
-		return n, err
+		return n.at(activity.GetInfo(ctx).Attempt), err
 	}
 	n.Begun = activity.GetInfo(ctx).Attempt > 1
 	return n, nil
@@ -69,6 +80,7 @@ func (a *Activities) Submit(ctx context.Context, req protocol.SubmitRequest) (pr
 
 // submit is one try. It gives the note that its own heartbeats carried.
 func (a *Activities) submit(ctx context.Context, ex tool.Executor, req protocol.SubmitRequest, before note) (tool.Handle, note, error) {
+	before.Try = activity.GetInfo(ctx).Attempt
 	repeat, was := before.Begun || req.RepeatOf > 0, before
 	// A person decided about what was unknown then; what has become unknown since is
 	// for a person again.
@@ -76,7 +88,7 @@ func (a *Activities) submit(ctx context.Context, ex tool.Executor, req protocol.
 	if !before.Begun {
 		before.Host = req.RepeatHost
 	}
-	n := note{RunNote: protocol.RunNote{Host: a.o.Host, Begun: true, Error: before.Error, Unanswered: before.Unanswered}}
+	n := note{RunNote: protocol.RunNote{Host: a.o.Host, Begun: true, Error: before.Error, Unanswered: before.Unanswered}, Try: before.Try}
 	if repeat && before.Host != a.o.Host {
 		// A job may be on a host that this try knows nothing of, and the one after
 		// it should know that.
