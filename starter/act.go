@@ -52,6 +52,7 @@ func (c *Client) Cancel(ctx context.Context, taskID string, req protocol.Cancel)
 		if err := domain.CheckID("waiterId", req.WaiterID); err != nil {
 			return domain.Outcome{}, invalid(err)
 		}
+		req.WaiterID = c.asWhom(ctx, taskID, req.WaiterID)
 	}
 	if req.AtMs == 0 {
 		req.AtMs = c.o.Now()

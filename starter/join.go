@@ -77,14 +77,10 @@ func (c *Client) join(ctx context.Context, r request, f found) (Submitted, error
 		out.WaiterID = waiter.ID
 		if first, err := c.memo(f.described, protocol.MemoWaiter); err == nil && first == waiter.ID {
 			// The same caller as before is the submitter, and no second one. If it had
-			// left, it waits again from now on: as itself when it asks for another run,
-			// since the submitter is told by the task's own run and call.
-			switch gone := left(t, domain.WaiterSubmitter); {
-			case !gone:
-				out.WaiterID, waiter = domain.WaiterSubmitter, nil
-			case waiter.RunID == t.RunID && waiter.ToolCallID == t.ToolCallID:
-				out.WaiterID = domain.WaiterSubmitter
-				waiter = &domain.Waiter{ID: domain.WaiterSubmitter, RunID: t.RunID, ToolCallID: t.ToolCallID}
+			// left, it waits again from now on.
+			out.WaiterID = domain.WaiterSubmitter
+			if waiter = nil; left(t, domain.WaiterSubmitter) {
+				waiter = &domain.Waiter{ID: domain.WaiterSubmitter, RunID: r.waiter.RunID, ToolCallID: r.waiter.ToolCallID}
 			}
 		}
 	}
@@ -209,6 +205,23 @@ func (c *Client) tell(ctx context.Context, t domain.Task, a protocol.Attach) err
 	return nil
 }
 
+// asWhom is the waiter that a name belongs to: whoever submitted the task under a name
+// of its own is the submitter. A name that cannot be looked up stays as it is, and
+// the task says what it thinks of it.
+func (c *Client) asWhom(ctx context.Context, taskID, waiterID string) string {
+	if waiterID == domain.WaiterSubmitter {
+		return waiterID
+	}
+	d, err := c.engine.DescribeWorkflow(ctx, c.workflowID(taskID), "")
+	if err != nil {
+		return waiterID
+	}
+	if first, err := c.memo(d, protocol.MemoWaiter); err == nil && first == waiterID {
+		return domain.WaiterSubmitter
+	}
+	return waiterID
+}
+
 // Detach says that one who waits waits no longer. The work goes on, also when
 // nobody is left; whoever wants it to stop cancels. With the reason
 // [domain.DetachWaitTimeout] the end is still told to the one who left. The
@@ -228,6 +241,7 @@ func (c *Client) Detach(ctx context.Context, taskID string, d protocol.Detach) (
 	if d.AtMs == 0 {
 		d.AtMs = c.o.Now()
 	}
+	d.WaiterID = c.asWhom(ctx, taskID, d.WaiterID)
 	m := message{name: protocol.UpdateDetach, updateID: once(), arg: d}
 	return c.ask(ctx, taskID, m, func(t domain.Task) (domain.Outcome, error) {
 		return outcome(t, domain.Event{Type: domain.EventDetach, AtMs: d.AtMs, WaiterID: d.WaiterID, Reason: d.Reason, By: d.By})

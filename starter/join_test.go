@@ -28,6 +28,35 @@ func waiting(t *testing.T, w *world, id string) []string {
 	return ids
 }
 
+// Whoever submits a task under a name may cancel under it, whether he was the first or
+// came later.
+func TestTheFirstKeepsHisName(t *testing.T) {
+	t.Parallel()
+	for name, leave := range map[string]func(w *world, id, waiter string) (domain.Outcome, error){
+		"cancel": func(w *world, id, waiter string) (domain.Outcome, error) {
+			return w.Cancel(t.Context(), id, protocol.Cancel{WaiterID: waiter})
+		},
+		"detach": func(w *world, id, waiter string) (domain.Outcome, error) {
+			return w.Detach(t.Context(), id, protocol.Detach{WaiterID: waiter})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := setup(t)
+			id := w.submit(t, starter.Submission{TaskID: "a", WaiterID: "alice"}).TaskID
+			if _, err := w.Attach(t.Context(), id, protocol.Attach{Waiter: &domain.Waiter{ID: "bob"}}); err != nil {
+				t.Fatal(err)
+			}
+			if out, err := leave(w, id, "alice"); err != nil || out.Reason != domain.ReasonDetached {
+				t.Errorf("%+v, %v", out, err)
+			}
+			if got := waiting(t, w, id); !cmp.Equal(got, []string{"bob"}) {
+				t.Errorf("%v wait", got)
+			}
+		})
+	}
+}
+
 // TestSharedTask: several runs share a task by its key, each gives up for itself,
 // and only the last one's cancel is the task's.
 func TestSharedTask(t *testing.T) {

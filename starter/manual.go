@@ -3,12 +3,16 @@ package starter
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"strings"
 	"unicode/utf8"
 
 	"go.temporal.io/api/workflowservice/v1"
 
 	"github.com/wakepoint/wakepoint/domain"
+	"github.com/wakepoint/wakepoint/store"
+	"github.com/wakepoint/wakepoint/store/blobref"
 	"github.com/wakepoint/wakepoint/workflows/protocol"
 )
 
@@ -23,6 +27,9 @@ func (c *Client) Resolve(ctx context.Context, taskID string, r protocol.Resolve)
 	if err := checkResolve(r); err != nil {
 		return domain.Outcome{}, invalid(err)
 	}
+	if err := c.checkStored(ctx, r); err != nil {
+		return domain.Outcome{}, err
+	}
 	if err := checkPerson(r.By, r.Reason); err != nil {
 		return domain.Outcome{}, err
 	}
@@ -33,6 +40,33 @@ func (c *Client) Resolve(ctx context.Context, taskID string, r protocol.Resolve)
 	return c.ask(ctx, taskID, m, func(t domain.Task) (domain.Outcome, error) {
 		return domain.Outcome{Reason: domain.ReasonTerminalConflict, State: t.State, Version: t.Version}, nil
 	}, func() (domain.Outcome, error) { return domain.Outcome{}, c.noWorker(taskID, hintWorker) })
+}
+
+// checkStored makes sure that a reference into our own store leads somewhere: a
+// person's word is final, and a result that nobody can fetch is none.
+func (c *Client) checkStored(ctx context.Context, r protocol.Resolve) error {
+	if !strings.HasPrefix(r.ResultRef, blobref.Scheme) {
+		return nil
+	}
+	ref, err := blobref.Parse(r.ResultRef)
+	switch {
+	case err != nil:
+		return invalidf("resultRef", "must be a reference of the blob store: %v", err)
+	case ref.Tenant != c.o.Tenant:
+		return invalidf("resultRef", "must be one of tenant %s, or lie outside the blob store", c.o.Tenant)
+	case ref.Hash != r.ResultHash:
+		return invalidf("resultHash", "must be the one in resultRef")
+	case c.o.Store == nil:
+		return nil
+	}
+	_, err = c.o.Store.Stat(ctx, r.ResultRef)
+	if errors.Is(err, store.ErrNotFound) {
+		return invalidf("resultRef", "must be in the blob store, nothing is stored there")
+	}
+	if err != nil {
+		return fail(CodeUnavailable, "repeat the call", "the blob store does not answer for resultRef").because(err)
+	}
+	return nil
 }
 
 func checkResolve(r protocol.Resolve) error {

@@ -137,9 +137,13 @@ func TestResolve(t *testing.T) {
 
 func TestResolveRefusesWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	w := setup(t)
+	w, _, _ := withStore(t)
 	w.unclear(t, "a")
 	one := json.RawMessage(`1`)
+	nothing := protocol.Resolve{Action: domain.ResolveSucceeded, ResultRef: "blob:acme/task/zzz/" + strings.Repeat("0f", 32), ResultHash: strings.Repeat("0f", 32)}
+	if _, err := w.Resolve(t.Context(), "a", nothing); as(t, err, starter.ErrInvalid).Field != "resultRef" {
+		t.Errorf("a result that is not there: %v", err)
+	}
 	for name, c := range map[string]struct {
 		r     protocol.Resolve
 		field string
@@ -153,6 +157,9 @@ func TestResolveRefusesWhatIsWrong(t *testing.T) {
 		"too large":        {protocol.Resolve{Action: domain.ResolveSucceeded, Result: json.RawMessage(`"` + strings.Repeat("x", 70<<10) + `"`)}, "result"},
 		"an error of none": {protocol.Resolve{Action: domain.ResolveRepeat, Error: &domain.TaskError{}}, "error"},
 		"a bad code":       {protocol.Resolve{Action: domain.ResolveFailed, Error: &domain.TaskError{Code: "bad code"}}, "event.error.code"},
+		"no reference":     {protocol.Resolve{Action: domain.ResolveSucceeded, ResultRef: "blob:acme/task/zzz/nope", ResultHash: "h"}, "resultRef"},
+		"of another":       {protocol.Resolve{Action: domain.ResolveSucceeded, ResultRef: "blob:other/task/zzz/" + strings.Repeat("0f", 32), ResultHash: strings.Repeat("0f", 32)}, "resultRef"},
+		"another hash":     {protocol.Resolve{Action: domain.ResolveSucceeded, ResultRef: "blob:acme/task/zzz/" + strings.Repeat("0f", 32), ResultHash: "h"}, "resultHash"},
 		"a long name":      {protocol.Resolve{Action: domain.ResolveRepeat, By: strings.Repeat("x", 300)}, "by"},
 	} {
 		_, err := w.Resolve(t.Context(), "a", c.r)

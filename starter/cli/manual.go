@@ -134,7 +134,7 @@ whether the work was done, then say one of:
 		if err := a.prepareResolve(cmd, &f); err != nil {
 			return err
 		}
-		return a.with(needs{}, func(ctx context.Context, s *session, args []string) error {
+		return a.with(needs{results: f.r.ResultRef != ""}, func(ctx context.Context, s *session, args []string) error {
 			o, err := s.tasks.Resolve(ctx, args[0], f.r)
 			if err != nil {
 				return err
