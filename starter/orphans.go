@@ -213,6 +213,8 @@ func (c *Client) polledHosts(ctx context.Context) []string {
 	if !ok || c.o.Namespace == "" {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, listTry)
+	defer cancel()
 	prefix := protocol.HostTaskQueue(c.o.TaskQueue, "")
 	var queues []string
 	var token []byte

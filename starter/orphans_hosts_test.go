@@ -1,7 +1,12 @@
 package starter_test
 
 import (
+	"context"
 	"testing"
+	"time"
+
+	"go.temporal.io/api/workflowservice/v1"
+	"google.golang.org/grpc"
 
 	"github.com/wakepoint/wakepoint/starter"
 	"github.com/wakepoint/wakepoint/workflows/protocol"
@@ -24,4 +29,29 @@ func TestOrphansOfOneKeyOnTwoHosts(t *testing.T) {
 	if stopped := w.engine.Stopped(); len(stopped) != 2 {
 		t.Errorf("stopped: %+v", stopped)
 	}
+}
+
+// silent is an engine that never says which workers poll.
+type silent struct{ polled }
+
+func (s silent) WorkflowService() workflowservice.WorkflowServiceClient { return s }
+
+func (silent) ListWorkers(ctx context.Context, _ *workflowservice.ListWorkersRequest, _ ...grpc.CallOption) (*workflowservice.ListWorkersResponse, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// The bug: the client waited for the list of workers for ever.
+func TestHostsAreNotWaitedForForEver(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, w *world) {
+		other := setup(t, func(o *starter.Options) { o.Temporal, o.Namespace, o.Now = silent{polled{Engine: w.engine}}, "ns", nil })
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		out, err := other.Orphans(ctx, starter.OrphansRequest{Tool: "vet"})
+		if took := time.Since(began); err != nil || len(out.Unlisted) != 1 || took > time.Minute {
+			t.Errorf("%+v (%v) after %s", out, err, took)
+		}
+	})
 }
