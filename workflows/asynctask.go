@@ -116,6 +116,7 @@ func newTask(ctx workflow.Context, in protocol.TaskInput) (*task, error) {
 	if c := in.Carry; c != nil {
 		r.t, r.outbox, r.handle, r.unstored, r.cancelSent, r.rejected = c.Task, c.Outbox, c.Handle, c.Unstored, c.CancelSent, c.Rejected
 		r.begun = c.Begun
+		r.stray = r.begunUnheard()
 		if r.t.Manual != nil {
 			r.stateShown = protocol.StateManual
 		}

@@ -423,3 +423,22 @@ func TestTheLargestCarriedStateFits(t *testing.T) {
 	require.NoError(t, err)
 	require.Less(t, len(b), 1<<20)
 }
+
+// A submission that was begun before a continue-as-new may have started a job, also
+// when the task is cancelled before anybody looks for it.
+func TestBegunBeforeAContinueAsNewIsStopped(t *testing.T) {
+	t.Parallel()
+	in := executed()
+	task, err := domain.New(in.Create)
+	require.NoError(t, err)
+	task.ExpiresAtMs = startMs() + time.Hour.Milliseconds()
+	in.Carry = &protocol.Carry{Task: task, Begun: &protocol.Begun{SubmissionKey: "acme/t1/1", Attempt: 1}}
+	w := &world{submit: func(protocol.SubmitRequest) (protocol.SubmitResult, error) {
+		return protocol.SubmitResult{}, temporal.NewNonRetryableApplicationError("no", "Other", nil)
+	}}
+	e := newEnv(t, w)
+	e.at(0, func() { e.CancelWorkflow() })
+	e.run(in)
+	require.Equal(t, domain.StateCancelled, e.record().Task.State)
+	require.Len(t, w.cancels, 1)
+}
