@@ -180,7 +180,7 @@ func (a *Activities) takeResult(ctx context.Context, req protocol.ProbeRequest, 
 	if r == nil {
 		r = &tool.Result{Inline: []byte("null"), ContentType: "application/json"}
 	}
-	e.ResultRef, e.ResultHash, e.ContentType, e.Bytes = r.Ref, r.Hash, r.ContentType, r.Bytes
+	e.ResultRef, e.ResultHash, e.ContentType, e.Bytes = r.Ref, r.Hash, cut(r.ContentType, domain.MaxHash), r.Bytes
 	if r.Ref != "" {
 		return nil
 	}
@@ -188,7 +188,7 @@ func (a *Activities) takeResult(ctx context.Context, req protocol.ProbeRequest, 
 	if err != nil {
 		return err
 	}
-	e.ResultRef, e.ResultHash, e.ContentType, e.Bytes = ref.Ref, ref.Hash, ref.ContentType, ref.Bytes
+	e.ResultRef, e.ResultHash, e.ContentType, e.Bytes = ref.Ref, ref.Hash, cut(ref.ContentType, domain.MaxHash), ref.Bytes
 	return nil
 }
 

@@ -3,6 +3,7 @@ package activities_test
 import (
 	"context"
 	"io"
+	"strings"
 	"testing"
 	"time"
 
@@ -165,5 +166,33 @@ func TestRunStoresAgain(t *testing.T) {
 	b.tool.Script(key, tooltest.Running(), tooltest.Succeeded(`1`))
 	if res, err := b.run(runRequest()); err != nil || res.Event.Type != domain.EventSucceed || res.Event.ResultRef == "" {
 		t.Errorf("%+v, %v", res, err)
+	}
+}
+
+// Whatever somebody's worker says of a failure, the task keeps what an event may hold.
+func TestFailureWithinTheLimits(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 1<<20)
+	for name, f := range map[string]tool.Failure{
+		"severity": {Code: "X", Message: "m", Severity: long},
+		"class":    {Code: "X", Message: "m", Class: "dire"},
+		"code":     {Code: "no code " + long, Message: "m"},
+		"message":  {Code: "X", Message: long},
+		"details":  {Code: "X", Message: "m", Details: []byte(`"` + long + `"`)},
+	} {
+		b := setup(t)
+		b.tool.Script(key, tool.Observation{State: tool.StateFailed, Definite: true, Error: &f})
+		res, err := b.probe(protocol.ProbeRequest{Job: b.started()})
+		if err != nil || res.Event == nil {
+			t.Fatalf("%s: %+v, %v", name, res, err)
+		}
+		if err := res.Event.Validate(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	b := setup(t)
+	b.tool.Script(key, tool.Observation{State: tool.StateSucceeded, Definite: true, Result: &tool.Result{Ref: "s3://x", Hash: "h", ContentType: long}})
+	if res, err := b.probe(protocol.ProbeRequest{Job: b.started()}); err != nil || res.Event.Validate() != nil {
+		t.Errorf("content type: %v", err)
 	}
 }

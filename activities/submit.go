@@ -317,5 +317,18 @@ func taskError(f *tool.Failure) *domain.TaskError {
 		// JSON that is none could not even be written into the answer.
 		e.Details = nil
 	}
+	// One by one, so that a word that is none takes no other with it.
+	for _, field := range []struct {
+		bad  domain.TaskError
+		drop func()
+	}{
+		{domain.TaskError{Code: e.Code}, func() { e.Code = "FAILED" }},
+		{domain.TaskError{Severity: e.Severity}, func() { e.Severity = "" }},
+		{domain.TaskError{Class: e.Class}, func() { e.Class = "" }},
+	} {
+		if (domain.Event{Type: domain.EventFail, Error: &field.bad}).Validate() != nil {
+			field.drop()
+		}
+	}
 	return e
 }
