@@ -40,7 +40,7 @@ func (tt *timetable) Create(_ context.Context, o client.ScheduleOptions) (client
 	tt.mu.Lock()
 	defer tt.mu.Unlock()
 	tt.calls++
-	if tt.rival != nil {
+	if tt.rival != nil && tt.rival.ID == o.ID {
 		tt.schedules[tt.rival.ID] = scheduleOf(*tt.rival)
 	}
 	if tt.schedules[o.ID] != nil {
