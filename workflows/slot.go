@@ -47,11 +47,15 @@ func (r *task) hold() {
 func (r *task) inSlot(attempt int, summary string, req protocol.SubmitRequest) {
 	run := protocol.RunRequest{SubmitRequest: req, Progress: r.t.Progress, Stage: r.t.Stage, PollMs: r.in.Tool.PollMs}
 	opts := slotOptions(r.submitQueue(), summary, r.untilDeadline())
+	no := r.submit.no + 1
 	r.begin(&r.submit, attempt, func(ctx workflow.Context) {
 		var res protocol.ProbeResult
 		err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, opts), protocol.ActivityRun, run).Get(ctx, &res)
 		// The signal of the start was sent before the activity ended.
 		r.readStarted()
+		if err != nil && r.submit.no != no {
+			return // the next one has begun already
+		}
 		if err != nil {
 			r.slotLost(ctx, attempt, run.Handle != nil, err)
 			return
@@ -66,9 +70,6 @@ func (r *task) inSlot(attempt int, summary string, req protocol.SubmitRequest) {
 // slotLost is what follows when the activity that held the slot is over and the job
 // has no end.
 func (r *task) slotLost(ctx workflow.Context, attempt int, waited bool, err error) {
-	if r.submit.attempt != attempt {
-		return // the next one has begun already
-	}
 	died, left := workerDied(err)
 	if died && r.handle == nil {
 		// It may have got further than its signal.

@@ -17,7 +17,9 @@ const CodeBadObservation = "BAD_OBSERVATION"
 
 // job is an activity that goes on for the task.
 type job struct {
-	open    bool
+	open bool
+	// no tells it from the jobs before it, which may be for the same attempt.
+	no      int
 	attempt int
 	cancel  workflow.CancelFunc
 	// told says that its cancellation was asked for.
@@ -27,11 +29,12 @@ type job struct {
 // begin opens a job and runs f, which waits for it, beside the loop.
 func (r *task) begin(j *job, attempt int, f func(ctx workflow.Context)) {
 	ctx, cancel := workflow.WithCancel(r.ctx)
-	*j = job{open: true, attempt: attempt, cancel: cancel}
+	no := j.no + 1
+	*j = job{open: true, no: no, attempt: attempt, cancel: cancel}
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		f(ctx)
 		// Only the job that is still the current one may be marked as over.
-		if j.attempt == attempt {
+		if j.no == no {
 			j.open = false
 		}
 		r.wake()
