@@ -261,3 +261,38 @@ func attempt(n int, e domain.Event) domain.Event {
 	e.Attempt = n
 	return e
 }
+
+// What tells the job of an ended attempt to stop must not reach the job of the next
+// one, which may have the same key.
+func TestRetryWaitsForTheStop(t *testing.T) {
+	t.Parallel()
+	w := &world{}
+	var order []string
+	tries := 0
+	w.cancel = func(protocol.CancelRequest) error {
+		if tries++; tries < 5 {
+			return errors.New("not now")
+		}
+		order = append(order, "stopped")
+		return nil
+	}
+	w.submit = func(r protocol.SubmitRequest) (protocol.SubmitResult, error) {
+		order = append(order, "submitted "+r.SubmissionKey)
+		return protocol.SubmitResult{Handle: protocol.Handle{Executor: "fake", ID: r.SubmissionKey}}, nil
+	}
+	w.probe = func(r protocol.ProbeRequest) (protocol.ProbeResult, error) {
+		if r.Attempt == 2 {
+			return ended(succeed("h"), 2)
+		}
+		return protocol.ProbeResult{}, errGoesOn
+	}
+	e := newEnv(t, w)
+	e.at(time.Minute+2*time.Second, func() {
+		e.update(protocol.UpdateRetry, "r", protocol.Retry{TTLMs: time.Hour.Milliseconds(), By: "ann"})
+	})
+	e.run(executed(func(in *protocol.TaskInput) {
+		in.Create.TTLMs, in.Create.Policy.LatePolicy = time.Minute.Milliseconds(), domain.LateRecord
+	}))
+	require.Equal(t, domain.StateSucceeded, e.record().Task.State)
+	require.Equal(t, []string{"submitted acme/t1/1", "stopped", "submitted acme/t1/1"}, order)
+}

@@ -44,7 +44,8 @@ func (r *task) begin(j *job, attempt int, f func(ctx workflow.Context)) {
 // carryOut makes what is open agree with the plan.
 func (r *task) carryOut(p domain.Plan) {
 	r.arm(p.WakeAtMs, p.WakeFor)
-	if p.Submit && !r.submit.open {
+	// What tells an earlier job of the same key to stop must not reach this one.
+	if p.Submit && !r.submit.open && !r.stop.open {
 		r.submitJob(r.t.Attempts + 1)
 	}
 	if p.Probe && r.handle == nil && !r.submit.open {
