@@ -20,7 +20,7 @@ const (
 	defaultPoll = time.Second
 	// maxPoll bounds what an executor may ask for, so that a job that was
 	// forgotten for a day is not.
-	maxPoll = time.Minute
+	maxPoll = time.Hour
 	// unknownFor is how long the outside may not know the job before the task
 	// is told: a list that is behind by seconds is no loss.
 	unknownFor = 15 * time.Second

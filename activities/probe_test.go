@@ -137,8 +137,8 @@ func TestProbeNamesItsNextLook(t *testing.T) {
 		"nobody says":                 {0, 0, time.Second},
 		"the tool's declaration":      {5000, 0, 5 * time.Second},
 		"the executor knows better":   {5000, 250, 250 * time.Millisecond},
-		"the executor asks for a day": {0, 86_400_000, time.Minute},
-		"the tool asks for a day":     {86_400_000, 0, time.Minute},
+		"the executor asks for a day": {0, 86_400_000, time.Hour},
+		"the tool asks for a day":     {86_400_000, 0, time.Hour},
 		"nonsense":                    {-5, -7, time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/wakepoint/wakepoint/domain"
 )
@@ -22,7 +23,9 @@ const (
 	maxAttempts = 1000
 	// minPoll is the shortest time between two looks: the engine rounds shorter
 	// retries up to about a second anyway.
-	minPoll  = 100 * time.Millisecond
+	minPoll = 100 * time.Millisecond
+	// maxPoll is the longest: an end should not be found out about a day later.
+	maxPoll  = time.Hour
 	minLease = time.Second
 	// minOutput is what the executor needs to keep both ends of a stream.
 	minOutput = 4 << 10
@@ -62,6 +65,8 @@ func (p *problems) queue(key, queue string) {
 	switch {
 	case strings.TrimSpace(queue) != queue || queue == "":
 		p.add(key, "must not be blank, nor begin or end with white space")
+	case strings.ContainsFunc(queue, unicode.IsControl):
+		p.add(key, "must not hold control characters")
 	case len(queue) > maxQueue:
 		p.add(key, "must be at most %d bytes, it has %d", maxQueue, len(queue))
 	case strings.HasPrefix(queue, "/_sys/"), strings.HasPrefix(queue, "__temporal_"):
@@ -182,6 +187,9 @@ func (t *Tool) checkTimes(p *problems, key string, c *Config) {
 	p.atLeast(key+".ttl", t.TTL, time.Millisecond)
 	p.atLeast(key+".maxTTL", t.MaxTTL, time.Millisecond)
 	p.atLeast(key+".poll", t.Poll, minPoll)
+	if t.Poll > maxPoll {
+		p.add(key+".poll", "must be at most %s, it is %s", FormatDuration(maxPoll), FormatDuration(t.Poll))
+	}
 	p.atLeast(key+".hostLost", t.HostLost, time.Second)
 	if t.ResultTTL != c.ResultTTL {
 		p.atLeast(key+".resultTTL", t.ResultTTL, time.Minute)

@@ -298,12 +298,32 @@ func (d *decoder) text(into *string) func(*yaml.Node, string) {
 	}
 }
 
-// textAs is text for types that are strings.
-func textAs[T ~string](d *decoder, into *T) func(*yaml.Node, string) {
+// word is text that says something when it is there: an empty one would count as
+// absent, which may be the opposite of what was meant.
+func (d *decoder) word(into *string) func(*yaml.Node, string) {
 	return func(n *yaml.Node, path string) {
-		if s, ok := d.scalar(n, path, "text"); ok {
-			*into = T(s)
+		switch s, ok := d.scalar(n, path, "text"); {
+		case ok && s == "":
+			d.fail(path, "must not be empty; leave the key out for the default")
+		case ok:
+			*into = s
 		}
+	}
+}
+
+// given reports what a section is nothing without.
+func (d *decoder) given(value, path string) {
+	if value == "" && !d.consequence(path) {
+		d.fail(path, "must be given")
+	}
+}
+
+// wordAs is word for types that are strings.
+func wordAs[T ~string](d *decoder, into *T) func(*yaml.Node, string) {
+	return func(n *yaml.Node, path string) {
+		var s string
+		d.word(&s)(n, path)
+		*into = T(s)
 	}
 }
 

@@ -162,6 +162,7 @@ var executorMistakes = map[string]mistake{
 `,
 		[]string{
 			"2:19: tools.a.http.url: must not hold a user or a password; use secret",
+			"2:44: tools.a.http.find.url: must be given",
 			"2:57: tools.a.http.find.sure: needs find.url: it says what the answer of that is worth",
 			"2:73: tools.a.http.timeout: must be at most 50s, it is 51s",
 			"2:93: tools.a.http.cancel.none: contradicts cancel.method",

@@ -21,11 +21,11 @@ func (d *decoder) config(b []byte) Config {
 		return c
 	}
 	d.mapping(root, "", []field{
-		{"tenant", d.text(&c.Tenant)},
-		{"taskQueue", d.text(&c.TaskQueue)},
-		{"dataDir", d.text(&c.DataDir)},
+		{"tenant", d.word(&c.Tenant)},
+		{"taskQueue", d.word(&c.TaskQueue)},
+		{"dataDir", d.word(&c.DataDir)},
 		{"secret", d.secret(&c.Secret)},
-		{"blobs", d.text(&c.Blobs)},
+		{"blobs", d.word(&c.Blobs)},
 		{"maxTTL", d.duration(&c.MaxTTL)},
 		{"resultTTL", d.duration(&c.ResultTTL)},
 		{"fairnessWeight", d.positive(&c.FairnessWeight)},
@@ -63,8 +63,8 @@ func (d *decoder) secret(into *SecretRef) func(*yaml.Node, string) {
 func (d *decoder) target(name string, n *yaml.Node, path string) Target {
 	t := Target{Name: name}
 	d.mapping(n, path, []field{
-		{"url", d.text(&t.URL)},
-		{"askURL", d.text(&t.AskURL)},
+		{"url", d.word(&t.URL)},
+		{"askURL", d.word(&t.AskURL)},
 		{"secret", d.secret(&t.Secret)},
 		{"timeout", d.duration(&t.Timeout)},
 		{"allowHTTP", d.boolean(&t.AllowHTTP)},
@@ -78,28 +78,28 @@ func (d *decoder) tool(name string, n *yaml.Node, path string) Tool {
 	d.mapping(n, path, []field{
 		{"title", d.text(&t.Title)},
 		{"description", d.text(&t.Description)},
-		{"version", d.text(&t.Version)},
-		{"executor", d.text(&t.Executor)},
+		{"version", d.word(&t.Version)},
+		{"executor", d.word(&t.Executor)},
 		{"inputSchema", d.schema(&t.InputSchema)},
 		{"ttl", d.duration(&t.TTL)},
 		{"maxTTL", d.duration(&t.MaxTTL)},
 		{"maxAttempts", d.integer(&t.MaxAttempts, 1)},
 		{"resultTTL", d.duration(&t.ResultTTL)},
-		{"effects", textAs(d, &p.Effects)},
-		{"onUnknown", textAs(d, &p.OnUnknown)},
+		{"effects", wordAs(d, &p.Effects)},
+		{"onUnknown", wordAs(d, &p.OnUnknown)},
 		{"backoff", d.backoff(&p.Backoff)},
 		{"lease", d.millis(&p.LeaseMs)},
 		{"stall", d.millis(&p.StallMs)},
 		{"cancelGrace", d.millis(&p.CancelGraceMs)},
 		{"late", func(n *yaml.Node, path string) {
-			d.mapping(n, path, []field{{"policy", textAs(d, &p.LatePolicy)}, {"grace", d.millis(&p.GraceMs)}}, true)
+			d.mapping(n, path, []field{{"policy", wordAs(d, &p.LatePolicy)}, {"grace", d.millis(&p.GraceMs)}}, true)
 		}},
 		{"expected", func(n *yaml.Node, path string) {
 			p.Expected = &domain.Window{}
 			d.mapping(n, path, []field{{"low", d.millis(&p.Expected.LowMs)}, {"high", d.millis(&p.Expected.HighMs)}}, true)
 		}},
 		{"strict", d.boolean(&p.Strict)},
-		{"taskQueue", d.text(&t.TaskQueue)},
+		{"taskQueue", d.word(&t.TaskQueue)},
 		{"poll", d.duration(&t.Poll)},
 		{"hostLost", d.duration(&t.HostLost)},
 		{"priority", d.integer(&t.Priority, 1)},
@@ -110,7 +110,7 @@ func (d *decoder) tool(name string, n *yaml.Node, path string) Tool {
 			t.Cache = &Cache{}
 			d.mapping(n, path, []field{{"ttl", d.duration(&t.Cache.TTL)}}, true)
 		}},
-		{"compensate", d.text(&t.Compensate)},
+		{"compensate", d.word(&t.Compensate)},
 		{"exec", section(&t.Exec, d.exec)},
 		{"http", section(&t.HTTP, d.http)},
 		{"activity", section(&t.Activity, d.activity)},
@@ -134,7 +134,7 @@ func (d *decoder) backoff(into *domain.Backoff) func(*yaml.Node, string) {
 func (d *decoder) exec(e *ExecTool, n *yaml.Node, path string) {
 	d.mapping(n, path, []field{
 		{"argv", d.texts(&e.Argv)},
-		{"dir", d.text(&e.Dir)},
+		{"dir", d.word(&e.Dir)},
 		{"env", d.texts(&e.Env)},
 		{"set", func(n *yaml.Node, path string) {
 			d.entries(n, path, true, func(name string, _ place, v *yaml.Node) {
@@ -145,10 +145,10 @@ func (d *decoder) exec(e *ExecTool, n *yaml.Node, path string) {
 		}},
 		{"maxOutput", d.size(&e.MaxOutputBytes)},
 		{"maxResult", d.size(&e.MaxResultBytes)},
-		{"onOutputLimit", d.text(&e.OnOutputLimit)},
+		{"onOutputLimit", d.word(&e.OnOutputLimit)},
 		{"killGrace", d.duration(&e.KillGrace)},
 		{"retryExitCodes", d.integers(&e.RetryExitCodes)},
-		{"resultContentType", d.text(&e.ResultContentType)},
+		{"resultContentType", d.word(&e.ResultContentType)},
 	}, true)
 }
 

@@ -13,27 +13,30 @@ import (
 
 func (d *decoder) http(h *HTTPTool, n *yaml.Node, path string) {
 	d.mapping(n, path, []field{
-		{"url", d.text(&h.URL)},
+		{"url", d.word(&h.URL)},
 		{"allowHTTP", d.boolean(&h.AllowHTTP)},
 		{"headers", func(n *yaml.Node, path string) {
 			d.entries(n, path, true, func(name string, _ place, v *yaml.Node) {
 				h.Headers = append(h.Headers, d.header(name, v, join(path, name)))
 			})
 		}},
-		{"keyHeader", d.text(&h.KeyHeader)},
+		{"keyHeader", d.word(&h.KeyHeader)},
 		{"idempotent", d.boolean(&h.Idempotent)},
 		{"timeout", d.duration(&h.Timeout)},
 		{"find", func(n *yaml.Node, path string) {
-			d.mapping(n, path, []field{{"url", d.text(&h.FindURL)}, {"sure", d.boolean(&h.FindSure)}}, true)
+			d.mapping(n, path, []field{{"url", d.word(&h.FindURL)}, {"sure", d.boolean(&h.FindSure)}}, true)
+			d.given(h.FindURL, join(path, "url"))
 		}},
 		{"status", func(n *yaml.Node, path string) {
-			d.mapping(n, path, []field{{"url", d.text(&h.StatusURL)}}, true)
+			d.mapping(n, path, []field{{"url", d.word(&h.StatusURL)}}, true)
+			d.given(h.StatusURL, join(path, "url"))
 		}},
 		{"cancel", func(n *yaml.Node, path string) {
-			d.mapping(n, path, []field{{"url", d.text(&h.CancelURL)}, {"method", d.text(&h.CancelMethod)}, {"none", d.boolean(&h.NoCancel)}}, true)
+			d.mapping(n, path, []field{{"url", d.word(&h.CancelURL)}, {"method", d.word(&h.CancelMethod)}, {"none", d.boolean(&h.NoCancel)}}, true)
 		}},
 		{"list", func(n *yaml.Node, path string) {
-			d.mapping(n, path, []field{{"url", d.text(&h.ListURL)}}, true)
+			d.mapping(n, path, []field{{"url", d.word(&h.ListURL)}}, true)
+			d.given(h.ListURL, join(path, "url"))
 		}},
 		{"callback", d.boolean(&h.Callback)},
 		{"fields", func(n *yaml.Node, path string) {
@@ -89,25 +92,25 @@ func (d *decoder) header(name string, n *yaml.Node, path string) Header {
 
 func (d *decoder) activity(a *ActivityTool, n *yaml.Node, path string) {
 	d.mapping(n, path, []field{
-		{"type", d.text(&a.Type)},
-		{"taskQueue", d.text(&a.TaskQueue)},
+		{"type", d.word(&a.Type)},
+		{"taskQueue", d.word(&a.TaskQueue)},
 		{"startToClose", d.duration(&a.StartToClose)},
 		{"heartbeat", d.duration(&a.Heartbeat)},
-		{"args", d.text(&a.Args)},
+		{"args", d.word(&a.Args)},
 	}, true)
 }
 
 func (d *decoder) workflow(w *WorkflowTool, n *yaml.Node, path string) {
 	d.mapping(n, path, []field{
-		{"type", d.text(&w.Type)},
-		{"taskQueue", d.text(&w.TaskQueue)},
-		{"progressQuery", d.text(&w.ProgressQuery)},
-		{"args", d.text(&w.Args)},
+		{"type", d.word(&w.Type)},
+		{"taskQueue", d.word(&w.TaskQueue)},
+		{"progressQuery", d.word(&w.ProgressQuery)},
+		{"args", d.word(&w.Args)},
 	}, true)
 }
 
 func (d *decoder) function(g *GoTool, n *yaml.Node, path string) {
-	d.mapping(n, path, []field{{"function", d.text(&g.Function)}, {"heartbeat", d.duration(&g.Heartbeat)}}, true)
+	d.mapping(n, path, []field{{"function", d.word(&g.Function)}, {"heartbeat", d.duration(&g.Heartbeat)}}, true)
 }
 
 // section makes the section of an executor when it is there, be it empty.

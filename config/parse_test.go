@@ -272,6 +272,7 @@ var mistakes = map[string]mistake{
 	"names": {
 		"tenant: ''\ntaskQueue: ' x'\nblobs: no-url\ntools:\n  '': {executor: external}\n  a: {executor: 'x y', taskQueue: /_sys/a, effects: some}\n",
 		[]string{
+			"1:9: tenant: must not be empty; leave the key out for the default",
 			"2:12: taskQueue: must not be blank, nor begin or end with white space",
 			"3:8: blobs: must be a URL such as file:///var/lib/wakepoint/blobs",
 			"5:3: tools.: must not be empty",

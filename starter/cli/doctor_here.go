@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/wakepoint/wakepoint/config"
+	"github.com/wakepoint/wakepoint/domain"
 	"github.com/wakepoint/wakepoint/starter"
 	"github.com/wakepoint/wakepoint/starter/cli/term"
 	"github.com/wakepoint/wakepoint/store"
@@ -213,12 +214,26 @@ var ownExecutors = []string{
 func (x *examination) declarations(tools []config.Tool) {
 	for _, t := range tools {
 		h := t.HTTP
-		if h == nil || h.Idempotent || h.FindSure {
+		if h == nil {
 			continue
 		}
-		if t.Policy.Effects == "unsafe" && t.Compensate == "" {
+		if (h.FindURL != "" || h.ListURL != "") && h.StatusURL == "" && h.CancelURL == "" && !h.NoCancel {
+			x.warn(checkTools, "declare http.status.url or http.cancel.url, with {id}",
+				"a job of tool %s that was found by its key or listed has no place to cancel it at", t.Name)
+		}
+		if h.Idempotent || h.FindSure {
+			continue
+		}
+		if t.Policy.Effects == domain.EffectsUnsafe && t.Compensate == "" {
+			what, then := "every task of tool %s", "waits for a person"
+			if h.FindURL != "" {
+				what = "a task of tool %s whose job cannot be found"
+			}
+			if t.Policy.OnUnknown == domain.UnknownFail {
+				then = "fails with OUTCOME_UNKNOWN"
+			}
 			x.warn(checkTools, "if the service can, declare http.idempotent or http.find.sure",
-				"after a lost answer every task of tool %s waits for a person: it is unsafe, and its service cannot tell whether a job was started", t.Name)
+				"after a lost answer "+what+" "+then+": it is unsafe, and its service cannot say for sure whether a job was started", t.Name)
 		}
 		if t.Policy.Effects == "idempotent" && h.FindURL == "" {
 			x.warn(checkTools, "declare effects: unsafe, or http.idempotent if the service acts once for a key",

@@ -243,7 +243,7 @@ targets:
 	tools := body.of("tools")
 	for _, want := range []string{
 		"warning: tool ours belongs to another program", "warning: tool plan belongs to another program",
-		"warning: after a lost answer every task of tool unsafe waits for a person", "warning: after a lost answer tool plain is submitted again",
+		"warning: after a lost answer a task of tool unsafe whose job cannot be found waits for a person", "warning: after a lost answer tool plain is submitted again",
 	} {
 		if !strings.Contains(tools, want) {
 			t.Errorf("tools:\n%s\nwithout %q", tools, want)

@@ -40,7 +40,7 @@ func (e *Executor) cancel(ctx context.Context, d handleData) error {
 	defer a.close()
 	switch a.StatusCode {
 	case nethttp.StatusMethodNotAllowed, nethttp.StatusNotImplemented:
-		return fmt.Errorf("%w; a service that cannot cancel is declared with noCancel", e.refused(a))
+		return fmt.Errorf("%w; a service that cannot cancel is declared with cancel: {none: true}", e.refused(a))
 	}
 	if lookRuleFor(a.StatusCode).cancel == readFine {
 		return nil
@@ -51,7 +51,7 @@ func (e *Executor) cancel(ctx context.Context, d handleData) error {
 func (e *Executor) cancelPlace(d handleData) (*url.URL, error) {
 	if e.urls.cancel != "" {
 		if d.JobID == "" {
-			return nil, errors.New("the service gave the job no id, so cancelURL cannot be filled")
+			return nil, errors.New("the service gave the job no id, so cancel.url cannot be filled")
 		}
 		if err := checkID(d.JobID); err != nil {
 			return nil, err
@@ -64,7 +64,7 @@ func (e *Executor) cancelPlace(d handleData) (*url.URL, error) {
 	}
 	if u == nil || byKey {
 		// A DELETE of a search could meet more than the job.
-		return nil, errors.New("there is no place to cancel the job at: no cancelURL, no statusURL and no Location")
+		return nil, errors.New("there is no place to cancel the job at: declare cancel.url or status.url, the service gave no Location")
 	}
 	return u, nil
 }

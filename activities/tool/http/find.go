@@ -82,11 +82,11 @@ func (e *Executor) List(ctx context.Context, cursor string) (tool.Listing, error
 
 func (e *Executor) list(ctx context.Context, cursor string) (tool.Listing, error) {
 	if e.urls.list == "" {
-		return tool.Listing{}, errors.New("no listURL is declared")
+		return tool.Listing{}, errors.New("no list.url is declared")
 	}
 	u, err := url.Parse(e.urls.list)
 	if err != nil {
-		return tool.Listing{}, errors.New("listURL is no URL")
+		return tool.Listing{}, errors.New("list.url is no URL")
 	}
 	if cursor != "" {
 		if u, err = resolve(u, cursor, e.urls.origins); err != nil {

@@ -121,7 +121,7 @@ func TestFindWithoutAPlace(t *testing.T) {
 	if _, found, err := s.executor().Find(t.Context(), key); found || err != nil {
 		t.Errorf("find: %v, %v", found, err)
 	}
-	if _, err := s.executor().List(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "listURL") {
+	if _, err := s.executor().List(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "list.url") {
 		t.Errorf("list: %v", err)
 	}
 	if got := s.requests(); len(got) != 0 {
@@ -316,7 +316,7 @@ func TestCancelOfAServiceThatCannot(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{405, 501} {
 		s := answers(t, status, nil, "")
-		if err := s.executor(s.polled).Cancel(t.Context(), handle("7")); err == nil || !strings.Contains(err.Error(), "noCancel") {
+		if err := s.executor(s.polled).Cancel(t.Context(), handle("7")); err == nil || !strings.Contains(err.Error(), "cancel: {none: true}") {
 			t.Errorf("%d: %v", status, err)
 		}
 	}

@@ -127,7 +127,7 @@ func (e *Executor) pick(key string, body []byte, byKey bool) (job, bool, error) 
 		return job{}, false, err
 	}
 	if next != "" {
-		return job{}, false, errors.New("is a list of several pages; findURL has to give the jobs of one key")
+		return job{}, false, errors.New("is a list of several pages; find.url has to give the jobs of one key")
 	}
 	return pickByKey(key, jobs)
 }
@@ -156,7 +156,7 @@ func pickByKey(key string, jobs []job) (job, bool, error) {
 	case 0:
 		return job{}, false, fmt.Errorf("carries another key than %q; see fields.key", key)
 	}
-	return job{}, false, fmt.Errorf("is one of %d for the key %q; findURL has to give one", len(named), key)
+	return job{}, false, fmt.Errorf("is one of %d for the key %q; find.url has to give one", len(named), key)
 }
 
 // succeeded adds the result: the one in the job, else the one where the job says it is.

@@ -174,7 +174,7 @@ func (e *Executor) accepted(d handleData, a *answer, j job) (tool.Handle, error)
 		return tool.Handle{}, err
 	}
 	if u == nil && !e.cfg.Callback {
-		err := fmt.Errorf("the service answered %s with no place to look at the job: no Location, and no statusURL with an id, or findURL, is declared", a.status())
+		err := fmt.Errorf("the service answered %s with no place to look at the job: no Location, and neither status.url with an id nor find.url is declared", a.status())
 		for _, why := range []error{locationErr, idErr} {
 			if why != nil {
 				err = fmt.Errorf("%w; %w", err, why)
