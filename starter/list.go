@@ -26,7 +26,7 @@ const (
 	MaxPageSize     = 500
 )
 
-// ListRequest asks for a page of tasks, newest first.
+// ListRequest asks for a page of tasks: open ones first, then those that ended last.
 type ListRequest struct {
 	// Tool, Run and ToolCall narrow the list down.
 	Tool     string

@@ -167,6 +167,9 @@ func (c *Client) Manual(ctx context.Context, r ManualRequest) (ManualListing, er
 			all = append(all, ManualTask{TaskID: t.TaskID, Tool: t.Tool})
 		}
 	}
+	if err := c.checkNamed(r.Tool, len(all)); err != nil {
+		return ManualListing{}, err
+	}
 	each(ctx, atATime, all, func(m *ManualTask) { c.manual(ctx, m) })
 	out := ManualListing{Tasks: []ManualTask{}, Cursor: makeCursor(resp.GetNextPageToken(), query)}
 	for _, m := range all {

@@ -71,6 +71,15 @@ type ReconcileRequest struct {
 	By   string
 }
 
+// checkNamed refuses the name of a tool that neither is declared nor has any task: an
+// empty answer to a slip of the pen would read as if all were well.
+func (c *Client) checkNamed(tool string, found int) error {
+	if _, declared := c.o.Config.Tool(tool); tool == "" || declared || found > 0 {
+		return nil
+	}
+	return c.unknownTool(tool)
+}
+
 // ReconciledTask is what became of one task.
 type ReconciledTask struct {
 	TaskID string `json:"taskId"`
@@ -90,18 +99,27 @@ func (r ReconciledTask) Settled() bool {
 // ReconcileAll reconciles many tasks, eight at a time, and gives one line for each,
 // in the order of the request or by id. What could not be reconciled has its error
 // on its line. Open tasks are found in the engine's list, which lags behind by
-// moments. Errors: invalid-request, not-set-up, unavailable; none about one task.
+// moments. Errors: invalid-request, unknown-tool, not-set-up, unavailable; none about
+// one task.
 func (c *Client) ReconcileAll(ctx context.Context, r ReconcileRequest) ([]ReconciledTask, error) {
+	if err := checkPerson(r.By, ""); err != nil {
+		return nil, err
+	}
 	var tasks []ReconciledTask
-	for _, id := range r.Tasks {
+	for i, id := range r.Tasks {
 		if err := domain.CheckID("taskId", id); err != nil {
 			return nil, invalid(err)
 		}
-		tasks = append(tasks, ReconciledTask{TaskID: id})
+		if !slices.Contains(r.Tasks[:i], id) {
+			tasks = append(tasks, ReconciledTask{TaskID: id})
+		}
 	}
 	if len(r.Tasks) == 0 {
 		open, err := c.openTasks(ctx, r.Tool, r.Run)
 		if err != nil {
+			return nil, err
+		}
+		if err := c.checkNamed(r.Tool, len(open)); err != nil {
 			return nil, err
 		}
 		tasks = open

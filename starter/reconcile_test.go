@@ -107,6 +107,19 @@ func TestReconcileRefusesWhatIsWrong(t *testing.T) {
 	if e := as(t, err, starter.ErrInvalid); e.Field != "by" {
 		t.Errorf("%v", err)
 	}
+	_, err = w.ReconcileAll(t.Context(), starter.ReconcileRequest{By: "\xff"})
+	if e := as(t, err, starter.ErrInvalid); e.Field != "by" {
+		t.Errorf("%v", err)
+	}
+	// A slip of the pen is no all-clear.
+	_, err = w.ReconcileAll(t.Context(), starter.ReconcileRequest{Tool: "nosuch"})
+	is(t, err, starter.ErrUnknownTool)
+	_, err = w.Manual(t.Context(), starter.ManualRequest{Tool: "nosuch"})
+	is(t, err, starter.ErrUnknownTool)
+	w.submit(t, starter.Submission{TaskID: "a"})
+	if twice, err := w.ReconcileAll(t.Context(), starter.ReconcileRequest{Tasks: []string{"a", "a"}}); err != nil || len(twice) != 1 {
+		t.Errorf("one task named twice: %+v, %v", twice, err)
+	}
 	w.engine.Down(true)
 	_, err = w.ReconcileAll(t.Context(), starter.ReconcileRequest{})
 	is(t, err, starter.ErrUnavailable)

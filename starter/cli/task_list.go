@@ -15,9 +15,9 @@ func (a *app) listCommand() *cobra.Command {
 	var r starter.ListRequest
 	var state string
 	cmd := &cobra.Command{
-		Use: "list", Short: "list tasks, newest first", Args: exactly(), Aliases: []string{"ls"},
-		Long: `Lists tasks, newest first. The list comes from the engine's index, which lags
-behind by moments; wakepoint task show is always right.`,
+		Use: "list", Short: "list tasks, open ones first, then those that ended last", Args: exactly(), Aliases: []string{"ls"},
+		Long: `Lists tasks: open ones first, then those that ended last. The list comes from the
+engine's index, which lags behind by moments; wakepoint task show is always right.`,
 		RunE: needing([]string{"tool", "state", "run", "tool-call", "limit", "cursor"}, a.with(needs{}, func(ctx context.Context, s *session, _ []string) error {
 			r.State = domain.State(state)
 			return a.list(ctx, s, r)
