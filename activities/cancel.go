@@ -2,7 +2,11 @@ package activities
 
 import (
 	"context"
+	"errors"
 
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/wakepoint/wakepoint/activities/tool"
 	"github.com/wakepoint/wakepoint/workflows/protocol"
 )
 
@@ -18,5 +22,10 @@ func (a *Activities) Cancel(ctx context.Context, req protocol.CancelRequest) err
 	if err != nil || !found {
 		return err
 	}
-	return ex.Cancel(ctx, h)
+	err = ex.Cancel(ctx, h)
+	if errors.Is(err, tool.ErrCannotCancel) {
+		// No repetition will mend it.
+		return temporal.NewNonRetryableApplicationError(err.Error(), "CannotCancel", err)
+	}
+	return err
 }

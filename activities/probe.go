@@ -134,6 +134,9 @@ func (a *Activities) Ask(ctx context.Context, req protocol.ProbeRequest) (protoc
 		return protocol.ProbeResult{}, err
 	}
 	defer beat(ctx)()
+	if req.Handle == nil && tool.PromisesOf(ex).Find == tool.FindNone {
+		return protocol.ProbeResult{NotAsked: true, Note: "nobody can be asked for a job under key " + req.SubmissionKey}, nil
+	}
 	h, found, err := locate(ctx, ex, req.Job)
 	if err != nil || !found {
 		return protocol.ProbeResult{NotFound: err == nil, Note: "no job is known under the key"}, err

@@ -3,6 +3,7 @@ package activities_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -457,5 +458,29 @@ func TestListJobs(t *testing.T) {
 	second, err2 := b.listJobs(protocol.ListJobsRequest{Tool: "build", Cursor: first.Next})
 	if err != nil || err2 != nil || !first.Supported || first.Jobs[0].SubmissionKey != "a" || second.Jobs[0].StartedAtMs != 5 || second.Next != "" {
 		t.Errorf("%+v, %+v, %v, %v", first, second, err, err2)
+	}
+}
+
+// Nobody to ask is no answer, and no repetition cancels what cannot be cancelled.
+func TestWhatAnExecutorCannotDo(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ex := &promising{Executor: b.tool}
+	b.o.Executors = map[string]tool.Executor{"build": ex}
+	res, err := b.ask(protocol.ProbeRequest{Job: job()})
+	if err != nil || !res.NotAsked || b.tool.Count(tooltest.Find, key) != 0 || !strings.Contains(res.Note, "nobody can be asked") {
+		t.Errorf("%+v, %v", res, err)
+	}
+	ex.promises.Find = tool.FindHint
+	if res, err := b.ask(protocol.ProbeRequest{Job: job()}); err != nil || res.NotAsked || !res.NotFound {
+		t.Errorf("%+v, %v", res, err)
+	}
+	started := b.started()
+	b.tool.Fail(tooltest.Cancel, key, fmt.Errorf("%w: no place", tool.ErrCannotCancel), io.EOF)
+	if app := failure(t, b.cancel(protocol.CancelRequest{Job: started})); !app.NonRetryable() || !strings.Contains(app.Message(), "no place") {
+		t.Errorf("%v", app)
+	}
+	if app := failure(t, b.cancel(protocol.CancelRequest{Job: started})); app.NonRetryable() {
+		t.Errorf("%v", app)
 	}
 }

@@ -191,7 +191,9 @@ func unbroken(ctx context.Context) (context.Context, context.CancelFunc) {
 	if !ok {
 		return context.WithCancel(free)
 	}
-	return context.WithDeadline(free, deadline.Add(-submitSpare))
+	// Of a short try less is left.
+	const share = 10
+	return context.WithDeadline(free, deadline.Add(-min(submitSpare, time.Until(deadline)/share)))
 }
 
 // surelyNone says that an earlier submission of a key that is not found has started

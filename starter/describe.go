@@ -67,7 +67,7 @@ func (c *Client) Describe(ctx context.Context, taskID string) (Description, erro
 	d.RunID = seen.WorkflowExecution.RunID
 	for _, p := range seen.RawResponse.GetPendingActivities() {
 		d.Pending = append(d.Pending, c.pending(p))
-		if submits(p) && d.Phase == domain.PhaseSubmitted && p.GetLastFailure() != nil {
+		if submits(p) && d.Phase == domain.PhaseSubmitted && (p.GetLastFailure() != nil || p.GetState() == enums.PENDING_ACTIVITY_STATE_STARTED) {
 			// The workflow does not see what the engine repeats.
 			d.WaitsFor = "an answer of the outside to its submission"
 		}

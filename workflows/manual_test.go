@@ -304,3 +304,29 @@ func TestRetryAfter(t *testing.T) {
 }
 
 func ptr(f float64) *float64 { return &f }
+
+// The record says where the job of the last submission is, for whoever comes after.
+func TestRecordSaysWhereTheJobIs(t *testing.T) {
+	t.Parallel()
+	w := &world{probe: func(r protocol.ProbeRequest) (protocol.ProbeResult, error) { return ended(succeed("h"), r.Attempt) }}
+	e := newEnv(t, w)
+	e.run(unsafeWork())
+	rec := e.record()
+	require.Equal(t, domain.StateSucceeded, rec.Task.State)
+	require.NotNil(t, rec.Begun)
+	require.Equal(t, rec.Handle, rec.Begun.Handle)
+}
+
+// Refused for now until the deadline is not unknown: nothing was started.
+func TestThrottledUntilTheDeadline(t *testing.T) {
+	t.Parallel()
+	w := &world{submit: func(protocol.SubmitRequest) (protocol.SubmitResult, error) {
+		return protocol.SubmitResult{}, temporal.NewNonRetryableApplicationError("busy", protocol.ErrTypeThrottled, nil)
+	}}
+	e := newEnv(t, w)
+	e.run(unsafeWork(func(in *protocol.TaskInput) { in.Create.TTLMs = (90 * time.Second).Milliseconds() }))
+	rec := e.record()
+	end, _ := domain.EndOf(rec.Task)
+	require.Equal(t, domain.EndTimedOut, end.Kind)
+	require.Nil(t, rec.Task.Error)
+}

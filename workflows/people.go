@@ -117,6 +117,8 @@ func said(res protocol.ProbeResult, err error) protocol.Reconciled {
 		out.Outside, out.Note = protocol.OutsideNoAnswer, shortened(cause(err))
 	case res.Event != nil:
 		out.Outside, out.Note = protocol.OutsideEnded, string(res.Event.Type)
+	case res.NotAsked:
+		out.Outside = protocol.OutsideNotAsked
 	case res.Lost:
 		out.Outside = protocol.OutsideLost
 	case res.Known:

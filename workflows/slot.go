@@ -80,7 +80,7 @@ func (r *task) slotLost(ctx workflow.Context, attempt int, waited bool, err erro
 		// The next one looks for the job before it submits.
 	case r.handle == nil:
 		if !r.notSubmitted(attempt, err) {
-			_ = workflow.Sleep(ctx, min(submitPause, r.untilDeadline()))
+			_ = workflow.Sleep(ctx, r.beforeAnother())
 		}
 	case r.t.Attempts == attempt:
 		r.slot.held = false

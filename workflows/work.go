@@ -166,24 +166,29 @@ func (r *task) submitJob(attempt int) {
 		}
 		// Whatever ended a submission for good without a definite answer is not
 		// asked again at once, or it would be asked as fast as it answers.
-		_ = workflow.Sleep(ctx, min(submitPause, r.untilDeadline()))
+		_ = workflow.Sleep(ctx, r.beforeAnother())
 	})
 }
+
+// beforeAnother is the pause before another submission. It outlasts the deadline: one
+// that began at that moment would only make the end uncertain.
+func (r *task) beforeAnother() time.Duration { return min(submitPause, r.untilDeadline()+time.Second) }
 
 func (r *task) submitted(attempt int, res protocol.SubmitResult) {
 	// A queued task waits for its next attempt: the job of the one before is none of
 	// its own any more.
 	queued := r.t.State == domain.StateQueued
 	current := attempt == r.t.Attempts && !queued || attempt == r.t.Attempts+1 && (queued || r.givenUp())
+	if r.begun != nil && r.begun.Attempt == attempt {
+		// Also of an attempt that is over: the next one under this key looks there.
+		begun := *r.begun
+		begun.Handle = &res.Handle
+		r.begun = &begun
+	}
 	if !current {
 		return
 	}
 	r.handle, r.stray = &res.Handle, r.t.State.Terminal()
-	if r.begun != nil {
-		begun := *r.begun
-		begun.Handle = r.handle
-		r.begun = &begun
-	}
 	if r.t.State == domain.StateQueued {
 		_, _ = r.apply(domain.Event{Type: domain.EventStart, AtMs: r.nowMs(), Attempt: attempt, Worker: res.Worker, Source: "executor"})
 	}

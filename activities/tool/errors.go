@@ -21,6 +21,9 @@ var (
 	ErrWrongHost = errors.New("handle belongs to another host")
 	// ErrStillRunning: the job must be over for what was asked.
 	ErrStillRunning = errors.New("job is still running")
+	// ErrCannotCancel: there is no way to ask this job to end, and no repetition will
+	// find one.
+	ErrCannotCancel = errors.New("the job cannot be cancelled")
 	// ErrStream: a log stream that the executor does not have.
 	ErrStream = errors.New("unknown log stream")
 )

@@ -158,6 +158,9 @@ type ProbeResult struct {
 	Note string `json:"note,omitempty"`
 	// NotFound says that no job is known under the key.
 	NotFound bool `json:"notFound,omitempty"`
+	// NotAsked says that there is nobody to ask: where the job is is not known, and the
+	// executor cannot find one by its key.
+	NotAsked bool `json:"notAsked,omitempty"`
 }
 
 // CancelRequest is the argument of [ActivityCancel].

@@ -2,7 +2,6 @@ package http
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	nethttp "net/http"
 	"net/url"
@@ -51,7 +50,7 @@ func (e *Executor) cancel(ctx context.Context, d handleData) error {
 func (e *Executor) cancelPlace(d handleData) (*url.URL, error) {
 	if e.urls.cancel != "" {
 		if d.JobID == "" {
-			return nil, errors.New("the service gave the job no id, so cancel.url cannot be filled")
+			return nil, fmt.Errorf("%w: the service gave it no id, so cancel.url cannot be filled", tool.ErrCannotCancel)
 		}
 		if err := checkID(d.JobID); err != nil {
 			return nil, err
@@ -64,7 +63,7 @@ func (e *Executor) cancelPlace(d handleData) (*url.URL, error) {
 	}
 	if u == nil || byKey {
 		// A DELETE of a search could meet more than the job.
-		return nil, errors.New("there is no place to cancel the job at: declare cancel.url or status.url, the service gave no Location")
+		return nil, fmt.Errorf("%w: there is no place to do it at, declare cancel.url or status.url; the service gave no Location", tool.ErrCannotCancel)
 	}
 	return u, nil
 }

@@ -304,7 +304,7 @@ func TestCancelDeletesNoSearch(t *testing.T) {
 	t.Parallel()
 	s := answers(t, 202, nil, `{"id":"7"}`)
 	e := s.executor(func(c *http.Config) { c.FindURL = s.URL + "/jobs?key={key}" })
-	if err := e.Cancel(t.Context(), submit(t, e)); err == nil || !strings.Contains(err.Error(), "no place to cancel") {
+	if err := e.Cancel(t.Context(), submit(t, e)); err == nil || !strings.Contains(err.Error(), "there is no place to do it at") {
 		t.Errorf("cancel: %v", err)
 	}
 	if n := len(s.requests()); n != 1 {
