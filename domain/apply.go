@@ -125,7 +125,7 @@ func (r *Rule) apply(t Task, e Event) Transition {
 	}
 	if n.State.Terminal() && !t.State.Terminal() {
 		n.EndedBy = endedBy(e)
-		if n.State != StateExpired || !n.undoing() {
+		if n.State != StateExpired || !n.BeingUndone() {
 			n.Manual = nil
 		}
 	}

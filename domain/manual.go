@@ -10,18 +10,18 @@ func (t *Task) toPerson(e *Event) {
 	t.Manual = &Manual{SinceMs: max(e.AtMs, 1), Why: t.Error.Message, Compensation: e.Compensation}
 }
 
-// sought says that a person looks for the work, and nothing is being undone.
-func (t Task) sought() bool { return t.Manual != nil && !t.undoing() }
+// AsksPerson says that a person looks for the work, and nothing is being undone.
+func (t Task) AsksPerson() bool { return t.Manual != nil && !t.BeingUndone() }
 
-// undoing says that what an attempt may have done is being undone.
-func (t Task) undoing() bool {
+// BeingUndone says that what an attempt may have done is being undone.
+func (t Task) BeingUndone() bool {
 	return t.Manual != nil && t.Manual.Compensation != "" && t.Manual.CompensationFailed == ""
 }
 
 // cameBack takes the task back from the person, because the work was heard of.
 // While something is being undone it is too late for that.
 func (t *Task) cameBack() {
-	if !t.sought() {
+	if !t.AsksPerson() {
 		return
 	}
 	t.Manual = nil
@@ -92,7 +92,7 @@ func checkResolve(_ Task, e Event) error {
 
 // compensating says that the event tells how the running compensation ended.
 func compensating(t Task, e Event) bool {
-	return t.undoing() && (e.Compensation == "" || e.Compensation == t.Manual.Compensation)
+	return t.BeingUndone() && (e.Compensation == "" || e.Compensation == t.Manual.Compensation)
 }
 
 // undoRules keep what comes from outside away from work that is being undone: a
@@ -101,7 +101,7 @@ func compensating(t Task, e Event) bool {
 var undoRules = []Rule{{
 	On:   on(EventProgress, EventSucceed, EventFail, EventInputRequired, EventCancelled, EventCancelTimeout),
 	From: from(StateRunning), When: "what it may have done is being undone", Kind: Refuses, Reason: ReasonBeingUndone,
-	guard: func(t Task, _ Event) bool { return t.undoing() },
+	guard: func(t Task, _ Event) bool { return t.BeingUndone() },
 }}
 
 var manualRules = []Rule{

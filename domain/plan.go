@@ -70,7 +70,7 @@ func Next(t Task, nowMs int64) Plan {
 	p.Lease = t.Policy.LeaseMs > 0 && t.SuspectedAtMs == 0 && t.Manual == nil
 	p.LeaseMs = t.Policy.LeaseMs
 	p.AskOutside = t.SuspectedAtMs != 0
-	p.Compensate = t.undoing()
+	p.Compensate = t.BeingUndone()
 	if stalls := t.LastProgressAtMs + t.Policy.StallMs; t.Policy.ShowsStall && t.Policy.StallMs > 0 && t.Manual == nil && nowMs < stalls {
 		p.earlier(stalls, WakeStall)
 	}
@@ -119,6 +119,12 @@ func Due(t Task, nowMs int64) (Event, bool) {
 	return Event{}, false
 }
 
+// GivenUp says that a task ended without the outside having had a part in it: what
+// was begun for it may go on, and nobody waits for that any more.
+func GivenUp(t Task) bool {
+	return t.State == StateExpired || t.State == StateCancelled && (t.Confirmed == nil || !*t.Confirmed)
+}
+
 // AskFirst says that the outside is to be asked, once, before a task expires: its job
 // may have ended in time while nobody was there to see it.
 func AskFirst(t Task, nowMs int64) bool {
@@ -149,7 +155,7 @@ func (t Task) SubmissionKey() string {
 func Asked(t Task, known, lost bool, nowMs int64) (Event, bool) {
 	graceOver := t.Cancel != nil && nowMs >= t.Cancel.AtMs+t.Policy.cancelGrace()
 	switch {
-	case t.State != StateRunning, t.undoing():
+	case t.State != StateRunning, t.BeingUndone():
 		return Event{}, false
 	case t.Manual != nil && known:
 		return Event{Type: EventLeaseRenewed, AtMs: nowMs, Attempt: t.Attempts, Source: "probe"}, true

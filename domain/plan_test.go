@@ -299,3 +299,24 @@ func TestAtTheDeadline(t *testing.T) {
 		}
 	}
 }
+
+// A task that is given up leaves what was begun for it to nobody.
+func TestGivenUp(t *testing.T) {
+	t.Parallel()
+	for life, want := range map[string]bool{
+		"":             false,
+		"; start at=1": false,
+		"; start at=1; succeed at=2 ref=r hash=h":                  false,
+		"; start at=1; fail at=2":                                  false,
+		"; expire at=1000":                                         true,
+		"; start at=1; expire at=1000":                             true,
+		"; cancel-requested at=2":                                  true,
+		"; cancel-requested at=2 begun":                            true,
+		"; start at=1; cancelled at=2":                             false,
+		"; start at=1; cancel-requested at=2; cancel-timeout at=3": true,
+	} {
+		if got := domain.GivenUp(task(t, life)); got != want {
+			t.Errorf("%q: given up %v", life, got)
+		}
+	}
+}

@@ -202,7 +202,7 @@ var workRules = []Rule{
 	},
 	{
 		On: on(EventHeartbeat), From: from(StateRunning), When: "the worker was suspected lost, or a person looks for it", Kind: Changes, Reason: ReasonLeaseRenewed,
-		guard: func(t Task, _ Event) bool { return t.SuspectedAtMs != 0 || t.sought() },
+		guard: func(t Task, _ Event) bool { return t.SuspectedAtMs != 0 || t.AsksPerson() },
 	},
 	{On: on(EventHeartbeat), From: from(StateRunning), Kind: Notes, Reason: ReasonHeartbeat},
 }
@@ -375,7 +375,7 @@ var leaseRules = []Rule{
 	},
 	{
 		On: on(EventLeaseRenewed), From: from(StateRunning), When: "it was suspected lost, or a person looks for it", Kind: Changes, Reason: ReasonLeaseRenewed,
-		guard: func(t Task, _ Event) bool { return t.SuspectedAtMs != 0 || t.sought() },
+		guard: func(t Task, _ Event) bool { return t.SuspectedAtMs != 0 || t.AsksPerson() },
 		do: func(t *Task, e *Event) {
 			t.SuspectedAtMs, t.LastHeardAtMs = 0, e.AtMs
 			t.cameBack()
@@ -384,7 +384,7 @@ var leaseRules = []Rule{
 	{On: on(EventLeaseRenewed), From: from(StateRunning), Kind: Refuses, Reason: ReasonNotSuspected},
 	{
 		On: on(EventRequeue), From: from(StateRunning), When: "what it may have done is being undone", Kind: Repeats, Reason: ReasonAlreadyManual,
-		guard: func(t Task, _ Event) bool { return t.undoing() },
+		guard: func(t Task, _ Event) bool { return t.BeingUndone() },
 	},
 	{
 		On: on(EventRequeue), From: from(StateRunning), When: "a cancel was asked for", To: StateCancelled, Kind: Changes, Reason: ReasonCancelled, Notify: true,

@@ -41,7 +41,7 @@ func PhaseOf(t Task) Phase {
 	switch {
 	case t.SuspectedAtMs != 0:
 		return PhaseSuspectedLost
-	case t.Manual != nil && !t.sought():
+	case t.Manual != nil && !t.AsksPerson():
 		return PhaseWaitingExternal
 	case asks, t.Manual != nil:
 		return PhaseWaitingInput
@@ -156,7 +156,7 @@ func nextStep(t Task) string {
 	switch {
 	case t.State.Terminal() && t.Manual != nil:
 		return "wait for the end of task " + t.Manual.Compensation + ", which still undoes what may have been done, before you retry this one"
-	case t.Manual != nil && t.sought():
+	case t.Manual != nil && t.AsksPerson():
 		return "find out whether the work was done, then say so: wakepoint task resolve " + t.ID + " --succeeded --result RESULT, --failed, or --repeat"
 	case (t.State == StateFailed || t.State == StateExpired) && t.Error != nil && t.Error.Code == CodeOutcomeUnknown:
 		return "find out whether the work was done: if so take its result, if not retry the task; doing it twice may do harm"

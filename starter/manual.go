@@ -195,7 +195,7 @@ func (c *Client) manual(ctx context.Context, m *ManualTask) {
 	m.Compensation, m.CompensationFailed = t.Manual.Compensation, t.Manual.CompensationFailed
 	m.SubmissionKey, m.Handle = c.o.Tenant+"/"+t.SubmissionKey(), s.desc.Handle
 	m.Tried = triedOf(t)
-	if m.Compensation == "" || m.CompensationFailed != "" {
+	if t.AsksPerson() {
 		m.Commands = ResolveCommands(t)
 	}
 }

@@ -44,7 +44,7 @@ func (r *task) settle() {
 
 // stateToShow is the state as lists show it.
 func (r *task) stateToShow() domain.State {
-	if m := r.t.Manual; m != nil && (m.Compensation == "" || m.CompensationFailed != "") {
+	if r.t.AsksPerson() {
 		return protocol.StateManual
 	}
 	return r.t.State

@@ -47,7 +47,7 @@ func note(d starter.Description) string {
 		parts = append(parts, "cancel requested")
 	}
 	switch q, asks := t.OpenQuestion(); {
-	case undone(t):
+	case t.BeingUndone():
 		parts = append(parts, "being undone by "+t.Manual.Compensation)
 	case t.Manual != nil:
 		parts = append(parts, "needs a person: "+t.Manual.Why)
@@ -185,11 +185,6 @@ func (a *app) retry(t domain.Task) string {
 	return join(", ", a.moment(t.RetryAtMs), asked)
 }
 
-// undone tells whether the work is being undone, so that nobody is needed yet.
-func undone(t domain.Task) bool {
-	return t.Manual != nil && t.Manual.Compensation != "" && t.Manual.CompensationFailed == ""
-}
-
 // manualOf is what a person has to know of work of unknown outcome.
 func (a *app) manualOf(t domain.Task) []term.Field {
 	if t.Manual == nil {
@@ -199,7 +194,7 @@ func (a *app) manualOf(t domain.Task) []term.Field {
 		{Name: "not known", Value: join(", ", t.Manual.Why, "since "+a.moment(t.Manual.SinceMs))},
 		{Name: "undoing", Value: undoing(t.Manual.Compensation, t.Manual.CompensationFailed)},
 	}
-	if !undone(t) {
+	if !t.BeingUndone() {
 		for _, c := range starter.ResolveCommands(t) {
 			f = append(f, term.Field{Name: "resolve", Value: c})
 		}

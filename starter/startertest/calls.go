@@ -390,7 +390,7 @@ func (f *flow) attributes() map[string]string {
 	case f.typ != protocol.WorkflowAsyncTask:
 	case f.task.State.Terminal():
 		all[protocol.AttrState.GetName()] = string(f.task.State)
-	case f.task.Manual != nil && (f.task.Manual.Compensation == "" || f.task.Manual.CompensationFailed != ""):
+	case f.task.AsksPerson():
 		all[protocol.AttrState.GetName()] = protocol.StateManual
 	}
 	return all
