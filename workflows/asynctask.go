@@ -117,7 +117,8 @@ func newTask(ctx workflow.Context, in protocol.TaskInput) (*task, error) {
 		r.t, r.outbox, r.handle, r.unstored, r.cancelSent, r.rejected = c.Task, c.Outbox, c.Handle, c.Unstored, c.CancelSent, c.Rejected
 		r.begun = c.Begun
 		r.stray = r.begunUnheard()
-		if r.t.Manual != nil {
+		if c.Retry == nil && r.t.AsksPerson() {
+			// Of a retry the start has shown the state.
 			r.stateShown = protocol.StateManual
 		}
 		if c.Ledger != nil {
@@ -225,7 +226,7 @@ func (r *task) readClock() {
 	}
 	if domain.AskFirst(r.t, r.nowMs()) && r.handle != nil && !r.askedAtDeadline {
 		r.askedAtDeadline = true
-		r.askOutside(askAtDeadline)
+		r.askOutside(askAtDeadline, silenceCounts)
 		return
 	}
 	e.Begun = r.begunUnheard()

@@ -330,3 +330,32 @@ func TestThrottledUntilTheDeadline(t *testing.T) {
 	require.Equal(t, domain.EndTimedOut, end.Kind)
 	require.Nil(t, rec.Task.Error)
 }
+
+// What is being undone is not for a person, also after a continue-as-new: the list
+// shows no change until there is one.
+func TestUndoingCarriedShowsNoChange(t *testing.T) {
+	t.Parallel()
+	w := &world{probe: lost, undo: func(protocol.CompensateRequest) (protocol.CompensateResult, error) {
+		return protocol.CompensateResult{}, errGoesOn
+	}}
+	e := newEnv(t, w)
+	e.at(time.Minute, func() {
+		e.SetContinueAsNewSuggested(true)
+		e.signal(callback("c1", domain.Event{Type: domain.EventHeartbeat, Attempt: 7}))
+	})
+	in := unsafeWork()
+	in.Tool.Compensate, in.Create.MaxAttempts = "refund", 1
+	e.run(in)
+	carried := e.carried()
+	require.True(t, carried.Carry.Task.BeingUndone())
+
+	w.undo = func(protocol.CompensateRequest) (protocol.CompensateResult, error) {
+		return protocol.CompensateResult{State: domain.StateSucceeded}, nil
+	}
+	next := newEnv(t, w)
+	// A call that is not expected makes the workflow fail.
+	next.OnUpsertTypedSearchAttributes(temporal.NewSearchAttributes(protocol.AttrState.ValueSet(string(domain.StateFailed)))).Return(nil).Once()
+	next.run(carried)
+	require.Equal(t, domain.CodeCompensated, next.record().Task.Error.Code)
+	next.AssertExpectations(t)
+}

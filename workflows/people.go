@@ -79,7 +79,7 @@ func (r *task) onReconcile(ctx workflow.Context, _ json.RawMessage) (protocol.Re
 		out.Note = "the task waits for its next attempt"
 	default:
 		if !r.ask.open {
-			r.askOutside(reconcileWithin)
+			r.askOutside(reconcileWithin, silenceIsNothing)
 		}
 		// Whoever asked is answered also when the workflow is cancelled meanwhile.
 		free, _ := workflow.NewDisconnectedContext(ctx)

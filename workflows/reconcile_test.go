@@ -168,3 +168,35 @@ func TestReconcileHoldsUpAContinueAsNew(t *testing.T) {
 	e.run(executed())
 	require.NotNil(t, e.carried().Carry.Task.Cancel)
 }
+
+// A job that is suspected while somebody reconciles is asked about for as long as any
+// other: the short wait of the one does not decide about the other.
+func TestSuspicionDuringAReconcile(t *testing.T) {
+	t.Parallel()
+	looks, asked := 0, 0
+	w := &world{}
+	w.probe = func(r protocol.ProbeRequest) (protocol.ProbeResult, error) {
+		switch looks++; looks {
+		case 1:
+			return protocol.ProbeResult{}, temporal.NewApplicationErrorWithOptions("goes on", protocol.ErrTypeStillRunning, temporal.ApplicationErrorOptions{NextRetryDelay: 70 * time.Second})
+		case 2:
+			return protocol.ProbeResult{}, errHostLost
+		}
+		return ended(succeed("h"), r.Attempt)
+	}
+	w.ask = func(protocol.ProbeRequest) (protocol.ProbeResult, error) {
+		switch asked++; asked {
+		case 1:
+			return protocol.ProbeResult{}, temporal.NewApplicationErrorWithOptions("slow", "Slow", temporal.ApplicationErrorOptions{NextRetryDelay: 15 * time.Second})
+		case 2:
+			return protocol.ProbeResult{}, errHostLost
+		}
+		return protocol.ProbeResult{Known: true}, nil
+	}
+	e := newEnv(t, w)
+	var out *protocol.Reconciled
+	e.at(time.Minute, func() { out = e.reconcile("r") })
+	e.run(executed())
+	require.Equal(t, protocol.OutsideNoAnswer, out.Outside)
+	require.Equal(t, []domain.EventType{domain.EventStart, domain.EventSuspect, domain.EventLeaseRenewed, domain.EventSucceed}, eventTypes(e.record().Task))
+}

@@ -65,7 +65,7 @@ func (r *task) carryOut(p domain.Plan) {
 	}
 	r.keepLease(p)
 	if p.AskOutside && !r.ask.open {
-		r.askOutside(askWithin)
+		r.askOutside(askWithin, silenceCounts)
 	}
 	r.callOff()
 	// Not while the job is being submitted: it could begin behind the back of a
@@ -91,10 +91,7 @@ func (r *task) holds() bool { return r.in.Tool.HoldSlot }
 // submitting says that a submission is under way and nobody knows its job yet.
 func (r *task) submitting() bool { return r.submit.open && (!r.holds() || r.handle == nil) }
 
-// givenUp says that the task ended without the outside having a part in it.
-func (r *task) givenUp() bool {
-	return r.t.State == domain.StateExpired || r.t.State == domain.StateCancelled && (r.t.Confirmed == nil || !*r.t.Confirmed)
-}
+func (r *task) givenUp() bool { return domain.GivenUp(r.t) }
 
 // callOff gives up a submission whose task has ended meanwhile.
 func (r *task) callOff() {
@@ -199,7 +196,8 @@ func (r *task) submitted(attempt int, res protocol.SubmitResult) {
 // executor gave an error that the server does not retry: the key stays.
 func (r *task) notSubmitted(attempt int, err error) (definite bool) {
 	if cause, ok := outcomeUnknown(err); ok {
-		r.unknown(attempt, cause)
+		// Nobody can say whether the attempt began outside.
+		r.endSubmission(domain.Event{Type: domain.EventRequeue, Attempt: attempt, Error: cause})
 		return true
 	}
 	if refusedForNow(err) && !r.submit.told {
@@ -217,26 +215,21 @@ func (r *task) notSubmitted(attempt int, err error) (definite bool) {
 		r.log.Warn("submission given up", "attempt", attempt, "error", err)
 		return false
 	}
-	if r.t.State == domain.StateQueued && attempt == r.t.Attempts+1 {
-		if _, err := r.apply(domain.Event{Type: domain.EventStart, AtMs: r.nowMs(), Attempt: attempt, Source: "executor"}); err != nil {
-			return true
-		}
-	}
-	if !r.t.State.Terminal() {
-		r.applyOutside(domain.Event{Type: domain.EventFail, AtMs: r.nowMs(), Attempt: attempt, Error: cause, RetryAfterMs: retryAfterMs, Source: "executor"})
-	}
+	r.endSubmission(domain.Event{Type: domain.EventFail, Attempt: attempt, Error: cause, RetryAfterMs: retryAfterMs})
 	return true
 }
 
-// unknown ends an attempt of which nobody can say whether it began outside.
-func (r *task) unknown(attempt int, cause *domain.TaskError) {
-	if r.t.State == domain.StateQueued && attempt == r.t.Attempts+1 {
-		if _, err := r.apply(domain.Event{Type: domain.EventStart, AtMs: r.nowMs(), Attempt: attempt, Source: "executor"}); err != nil {
+// endSubmission ends an attempt by what its submission came to. An attempt that the
+// task has not heard of begins with that.
+func (r *task) endSubmission(e domain.Event) {
+	e.AtMs, e.Source = r.nowMs(), "executor"
+	if r.t.State == domain.StateQueued && e.Attempt == r.t.Attempts+1 {
+		if _, err := r.apply(domain.Event{Type: domain.EventStart, AtMs: e.AtMs, Attempt: e.Attempt, Source: e.Source}); err != nil {
 			return
 		}
 	}
 	if !r.t.State.Terminal() {
-		r.applyOutside(domain.Event{Type: domain.EventRequeue, AtMs: r.nowMs(), Attempt: attempt, Error: cause, Source: "executor"})
+		r.applyOutside(e)
 	}
 }
 
@@ -402,9 +395,18 @@ func (r *task) openLease(lease time.Duration) {
 	})
 }
 
+// What it means that the outside gives no answer.
+const (
+	// silenceCounts: it was asked because an answer is needed, and long enough.
+	silenceCounts = true
+	// silenceIsNothing: somebody wanted to know, and did not wait for long. Should the
+	// job be suspected meanwhile, the outside is asked again for that.
+	silenceIsNothing = false
+)
+
 // askOutside asks once, directly, how the job stands. Without an executor
 // there is nobody to ask, and silence is the answer.
-func (r *task) askOutside(within time.Duration) {
+func (r *task) askOutside(within time.Duration, counts bool) {
 	r.answer = protocol.Reconciled{Outside: protocol.OutsideNotAsked}
 	if !r.hasExecutor() {
 		r.seen(protocol.ProbeResult{})
@@ -420,11 +422,14 @@ func (r *task) askOutside(within time.Duration) {
 		if r.t.Attempts != attempt || r.t.State != domain.StateRunning {
 			return
 		}
+		r.answer = said(res, err)
 		if err != nil {
 			r.log.Warn("the outside gave no answer", "error", err)
 			res = protocol.ProbeResult{}
+			if !counts {
+				return
+			}
 		}
-		r.answer = said(res, err)
 		if tr := r.seen(res); tr.Changed {
 			r.answer.Did = tr.Reason
 		}
