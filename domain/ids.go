@@ -27,6 +27,11 @@ const (
 	// PrefixCompensation begins the id of a task that undoes another's work.
 	PrefixCompensation = "undo_"
 	PrefixCached       = "cache_"
+	// PrefixCall begins the id of the task of a run's call, PrefixRun and PrefixSubRun
+	// those of runs.
+	PrefixCall   = "call_"
+	PrefixRun    = "run_"
+	PrefixSubRun = "sub_"
 )
 
 // CheckTenant checks a tenant: 1 to 32 of A-Z a-z 0-9 . _ -.
@@ -40,9 +45,21 @@ func CheckChosenID(id string) error {
 	if err := checkID("taskId", id, MaxID); err != nil {
 		return err
 	}
-	for _, prefix := range []string{PrefixGenerated, PrefixKeyed, PrefixCached, PrefixCompensation} {
+	return checkPrefix("taskId", id, PrefixGenerated, PrefixKeyed, PrefixCached, PrefixCompensation, PrefixCall)
+}
+
+// CheckChosenRunID checks a run id that the caller has chosen.
+func CheckChosenRunID(id string) error {
+	if err := checkID("runId", id, MaxID); err != nil {
+		return err
+	}
+	return checkPrefix("runId", id, PrefixRun, PrefixKeyed, PrefixSubRun)
+}
+
+func checkPrefix(field, id string, prefixes ...string) error {
+	for _, prefix := range prefixes {
 		if strings.HasPrefix(id, prefix) {
-			return Invalid("taskId", "must not begin with %s, %s, %s or %s, which Wakepoint gives itself", PrefixGenerated, PrefixKeyed, PrefixCached, PrefixCompensation)
+			return Invalid(field, "must not begin with %s, which Wakepoint gives itself", prefix)
 		}
 	}
 	return nil

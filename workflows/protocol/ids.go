@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"crypto/sha256"
+	"encoding/base32"
 	"encoding/base64"
 	"encoding/hex"
 	"strings"
@@ -97,3 +98,32 @@ func fit(id string) string {
 // LeaseActivityID is the id of the activity that holds the lease of an
 // attempt. A worker outside heartbeats it by this id.
 func LeaseActivityID(attempt int) string { return "lease-" + itoa(attempt) }
+
+// CallTaskID is the id of the task that does the work of a call of a run: it follows
+// from the call, so that a start whose answer was lost finds its task again.
+func CallTaskID(runID string, step int, toolCallID string) string {
+	return domain.PrefixCall + callHash(runID, step, toolCallID)
+}
+
+// CallWaiterID is as whom a run waits for a task of a call that others share.
+func CallWaiterID(runID string, step int, toolCallID string) string {
+	return "call-" + callHash(runID, step, toolCallID)
+}
+
+// SubRunID is the id of the run that does the work of a call.
+func SubRunID(runID string, step int, toolCallID string) string {
+	return domain.PrefixSubRun + callHash(runID, step, toolCallID)
+}
+
+func callHash(runID string, step int, toolCallID string) string {
+	// A run id holds no zero byte, so the parts cannot run together.
+	sum := sha256.Sum256([]byte(runID + "\x00" + itoa(step) + "\x00" + toolCallID))
+	return strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:20]))
+}
+
+// StepToken is the token of an attempt of a step. It follows from the execution that
+// hands it out, so that a run that was reset gives others than before.
+func StepToken(executionID string, step, attempt int) string {
+	sum := sha256.Sum256([]byte(executionID + "\x00" + itoa(step) + "\x00" + itoa(attempt)))
+	return "step-" + itoa(step) + "-" + itoa(attempt) + "-" + hex.EncodeToString(sum[:8])
+}
