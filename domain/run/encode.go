@@ -1,0 +1,70 @@
+package run
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/wakepoint/wakepoint/domain"
+)
+
+// EncodeRequest gives the JSON of a step with the bytes of its checkpoint as they are.
+// [json.Marshal] would write the checkpoint anew: without its spaces and with other
+// escapes, so that a runtime that hashes or signs what it keeps would not know it again.
+// The checkpoint is the last member; surrounding white space is part of it.
+func EncodeRequest(req StepRequest) ([]byte, error) {
+	checkpoint := req.Checkpoint
+	if len(checkpoint) > 0 && !json.Valid(checkpoint) {
+		return nil, errors.New("encode step: the checkpoint is no JSON")
+	}
+	req.Checkpoint = nil
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(req); err != nil {
+		return nil, fmt.Errorf("encode step: %w", err)
+	}
+	out := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	if len(checkpoint) == 0 {
+		return out, nil
+	}
+	const name = `,"checkpoint":`
+	spliced := make([]byte, 0, len(out)+len(name)+len(checkpoint))
+	spliced = append(spliced, out[:len(out)-1]...)
+	spliced = append(spliced, name...)
+	spliced = append(spliced, checkpoint...)
+	return append(spliced, '}'), nil
+}
+
+// CheckCommit checks the shape of a commit without looking at the run: what it refuses,
+// [Apply] refuses of every run. The event has [EventCommit] or no type.
+func CheckCommit(e Event) error {
+	if err := checkCommit(Run{}, e); err != nil {
+		return err
+	}
+	return checkInputs(e.Response.ToolCalls)
+}
+
+// CheckPlan checks the calls of a plan by the rules of a commit's graph.
+func CheckPlan(calls []ToolCall) error {
+	if len(calls) == 0 {
+		return domain.Invalid("plan", "must have at least one call")
+	}
+	if err := checkCalls(calls); err != nil {
+		return err
+	}
+	return checkInputs(calls)
+}
+
+// checkInputs refuses at once what is too much for a run with nothing open.
+func checkInputs(calls []ToolCall) error {
+	total := 0
+	for _, c := range calls {
+		total += len(c.Input)
+	}
+	if total > MaxCallInputs {
+		return domain.Invalid("toolCalls", "must have inputs of at most %d bytes together, they have %d", MaxCallInputs, total)
+	}
+	return nil
+}
