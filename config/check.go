@@ -141,13 +141,13 @@ func (c *Config) checkTools(p *problems) {
 		t := &c.Tools[i]
 		key := join("tools", t.Name)
 		p.name(key, t.Name)
+		p.notBuiltIn(key, t.Name)
 		if seen[t.Name] {
 			p.add(key, "is there twice")
 		}
 		seen[t.Name] = true
 		t.check(p, key, c)
 	}
-	c.checkQueues(p)
 	c.checkCompensation(p)
 }
 
@@ -175,6 +175,21 @@ func (t *Tool) check(p *problems, key string, c *Config) {
 	t.checkTargets(p, key, c)
 	t.checkSections(p, key)
 	t.checkLimits(p, key)
+	t.checkApproval(p, key, c)
+}
+
+func (t *Tool) checkApproval(p *problems, key string, c *Config) {
+	switch {
+	case t.Approval != "" && t.Approval != ApprovalRequired:
+		p.add(key+".approval", "must be required, not %s; leave the key out for none", quote(t.Approval))
+	case t.Approval == "" && t.ApprovalTTL != 0:
+		p.add(key+".approvalTTL", "is for tools with approval: required")
+	case t.Approval == "":
+	case t.ApprovalTTL > c.MaxTTL:
+		p.add(key+".approvalTTL", "must be at most the installation's maxTTL, %s; it is %s", FormatDuration(c.MaxTTL), FormatDuration(t.ApprovalTTL))
+	default:
+		p.atLeast(key+".approvalTTL", t.ApprovalTTL, time.Second)
+	}
 }
 
 func (t *Tool) checkTimes(p *problems, key string, c *Config) {
@@ -204,16 +219,21 @@ var policyKeys = map[string]string{
 	"policy.backoff.jitter": "backoff.jitter", "policy.backoff.factor": "backoff.factor",
 }
 
-func (t *Tool) checkPolicy(p *problems, key string) {
+// policy checks what the domain has a rule for, and the wait between attempts.
+func (p *problems) policy(key string, policy domain.Policy) {
 	var invalid *domain.InvalidError
-	if err := t.Policy.Validate(); errors.As(err, &invalid) {
+	if err := policy.Validate(); errors.As(err, &invalid) {
 		p.add(join(key, policyKeys[invalid.Field]), "%s", invalid.Rule)
 	}
+	if b := policy.Backoff; b.InitialMs > 0 && b.MaxMs > 0 && b.MaxMs < b.InitialMs {
+		p.add(key+".backoff.max", "must be at least backoff.initial")
+	}
+}
+
+func (t *Tool) checkPolicy(p *problems, key string) {
+	p.policy(key, t.Policy)
 	if t.Policy.LeaseMs != 0 && t.Policy.LeaseMs < minLease.Milliseconds() {
 		p.add(key+".lease", "must be at least %s", FormatDuration(minLease))
-	}
-	if b := t.Policy.Backoff; b.InitialMs > 0 && b.MaxMs > 0 && b.MaxMs < b.InitialMs {
-		p.add(key+".backoff.max", "must be at least backoff.initial")
 	}
 	if t.Policy.OnUnknown != "" && t.Policy.Effects != domain.EffectsUnsafe {
 		p.add(key+".onUnknown", "is for tools with effects: unsafe; others are repeated after an ambiguous loss")

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/wakepoint/wakepoint/domain"
+	"github.com/wakepoint/wakepoint/workflows/protocol"
 )
 
 // Limits of what is declared about executors and of a tool's own limits.
@@ -150,22 +151,54 @@ func (c *Config) checkQueues(p *problems) {
 		if tool := limits[t.TaskQueue]; tool != "" && t.TaskQueue != c.TaskQueue {
 			p.add(key+".taskQueue", "must not be the one that the limits of tool %s need for themselves", tool)
 		}
-		at, q := "", ""
+	}
+	for _, f := range c.ForeignQueues() {
+		switch q := f.TaskQueue; {
+		case ours[q] != "":
+			p.add(f.Key, "must be that of the worker that knows %s; %s is %s, whose workers do not", f.knows, quote(q), ours[q])
+		case limits[q] != "":
+			p.add(f.Key, "must not be the one that the limits of tool %s need for themselves", limits[q])
+		}
+	}
+}
+
+// ForeignQueue is a task queue of somebody else's worker.
+type ForeignQueue struct {
+	// Key is where it is declared, such as tools.count.activity.taskQueue.
+	Key       string
+	TaskQueue string
+	// Of is whose work is done there, such as "tool count".
+	Of string
+
+	knows string
+}
+
+// ForeignQueues lists where the work of tools and runtimes is done by workers that are
+// not Wakepoint's: what comes there would fail on one of ours.
+func (c *Config) ForeignQueues() []ForeignQueue {
+	const theType = "the type"
+	var all []ForeignQueue
+	for _, t := range c.Tools {
+		f := ForeignQueue{Of: "tool " + t.Name, knows: theType}
 		switch {
 		case t.Activity != nil:
-			at, q = ".activity.taskQueue", t.Activity.TaskQueue
+			f.Key, f.TaskQueue = ".activity.taskQueue", t.Activity.TaskQueue
 		case t.Workflow != nil:
-			at, q = ".workflow.taskQueue", t.Workflow.TaskQueue
+			f.Key, f.TaskQueue = ".workflow.taskQueue", t.Workflow.TaskQueue
 		default:
 			continue
 		}
-		switch {
-		case ours[q] != "":
-			p.add(key+at, "must be that of the worker that knows the type; %s is %s, whose workers do not", quote(q), ours[q])
-		case limits[q] != "":
-			p.add(key+at, "must not be the one that the limits of tool %s need for themselves", limits[q])
+		f.Key = join("tools", t.Name) + f.Key
+		all = append(all, f)
+	}
+	for _, r := range c.Runtimes {
+		if r.Activity != nil {
+			all = append(all, ForeignQueue{
+				Key: join("runtimes", r.Name) + ".activity.taskQueue", TaskQueue: r.Activity.TaskQueue, Of: "runtime " + r.Name, knows: protocol.ActivityAgentStep,
+			})
 		}
 	}
+	return all
 }
 
 // checkCompensation follows each tool to what undoes it, and that to what undoes

@@ -56,7 +56,7 @@ type Config struct {
 	Secret SecretRef
 	// Blobs is the URL of the store of results. Default: empty, see [Config.BlobURL].
 	Blobs string
-	// MaxTTL is the longest time to live of any task, whatever is asked for.
+	// MaxTTL is the longest time to live of any task or run, whatever is asked for.
 	// Default: 30 days.
 	MaxTTL time.Duration
 	// ResultTTL is how long a result is kept after the end of its task. Default:
@@ -73,6 +73,10 @@ type Config struct {
 	// Targets are where news of the end of tasks can be sent, in the order of the
 	// file.
 	Targets []Target
+	// Runs is what holds for runs that follow a plan.
+	Runs Runs
+	// Runtimes are the declared agent runtimes, in the order of the file.
+	Runtimes []Runtime
 
 	// places says where the keys stand in the file.
 	places map[string]place
@@ -132,7 +136,7 @@ func (c *Config) Mistake(key, format string, args ...any) *Error {
 // checks it by the same rules as a file. The argument stays as it is. An error is
 // an [Errors] without lines.
 func New(c Config) (*Config, error) {
-	c.Tools, c.Targets = slices.Clone(c.Tools), slices.Clone(c.Targets)
+	c.Tools, c.Targets, c.Runtimes = slices.Clone(c.Tools), slices.Clone(c.Targets), slices.Clone(c.Runtimes)
 	var errs Errors
 	for _, p := range c.finish() {
 		errs = append(errs, &Error{File: c.File, Key: p.key, Rule: p.rule})
@@ -194,6 +198,10 @@ func (c *Config) withDefaults() error {
 	for i := range c.Tools {
 		c.Tools[i].withDefaults(c)
 	}
+	c.Runs.terms().withDefaults(c)
+	for i := range c.Runtimes {
+		c.Runtimes[i].withDefaults(c)
+	}
 	return nil
 }
 
@@ -241,5 +249,7 @@ func (c *Config) finish() problems {
 	c.Secret.check(&p, "secret")
 	c.checkTargets(&p)
 	c.checkTools(&p)
+	c.checkRuntimes(&p)
+	c.checkQueues(&p)
 	return p
 }

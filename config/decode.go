@@ -390,6 +390,14 @@ func (d *decoder) integer(into *int, low int) func(*yaml.Node, string) {
 	}
 }
 
+func (d *decoder) integer64(into *int64, low int) func(*yaml.Node, string) {
+	return func(n *yaml.Node, path string) {
+		var v int
+		d.integer(&v, low)(n, path)
+		*into = int64(v)
+	}
+}
+
 func (d *decoder) number(into *float64) func(*yaml.Node, string) {
 	return func(n *yaml.Node, path string) {
 		s, ok := d.scalar(n, path, "a number")

@@ -28,6 +28,11 @@ func TestDocsNameEveryKey(t *testing.T) {
 		"### workflow":        "tools: {a: {workflow: {QQQ: 1}}}",
 		"### go":              "tools: {a: {go: {QQQ: 1}}}",
 		"## targets":          "targets: {a: {QQQ: 1}}",
+		"## runtimes":         "runtimes: {a: {QQQ: 1}}",
+		"### push":            "runtimes: {a: {push: {QQQ: 1}}}",
+		"## runs":             "runs: {QQQ: 1}",
+
+		"### activity of a runtime": "runtimes: {a: {activity: {QQQ: 1}}}",
 	} {
 		known := keysOf(t, text)
 		_, after, ok := strings.Cut(page, "\n"+section+"\n")
@@ -51,6 +56,7 @@ func TestDocsNameEveryKey(t *testing.T) {
 		"cache": "tools: {a: {cache: {QQQ: 1}}}", "sweep": "sweep: {QQQ: 1}",
 		"find": "tools: {a: {http: {find: {QQQ: 1}}}}", "status": "tools: {a: {http: {status: {QQQ: 1}}}}",
 		"cancel": "tools: {a: {http: {cancel: {QQQ: 1}}}}", "list": "tools: {a: {http: {list: {QQQ: 1}}}}",
+		"limits": "runtimes: {a: {limits: {QQQ: 1}}}",
 		"fields": "tools: {a: {http: {fields: {QQQ: 1}}}}", "states": "tools: {a: {http: {states: {QQQ: 1}}}}",
 	} {
 		row := regexp.MustCompile("(?m)^\\| `" + parent + "` \\|.*$").FindString(page)
@@ -87,7 +93,7 @@ func TestDocsExampleIsValid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(c.Tools) != 3 || len(c.Targets) != 1 {
-		t.Errorf("got %d tools and %d targets", len(c.Tools), len(c.Targets))
+	if len(c.Tools) != 4 || len(c.Targets) != 1 || len(c.Runtimes) != 3 {
+		t.Errorf("got %d tools, %d targets and %d runtimes", len(c.Tools), len(c.Targets), len(c.Runtimes))
 	}
 }

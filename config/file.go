@@ -42,6 +42,12 @@ func (d *decoder) config(b []byte) Config {
 				c.Tools = append(c.Tools, d.tool(name, v, join(path, name)))
 			})
 		}},
+		{"runs", func(n *yaml.Node, path string) { d.mapping(n, path, c.Runs.terms().keys(d), true) }},
+		{"runtimes", func(n *yaml.Node, path string) {
+			d.entries(n, path, true, func(name string, _ place, v *yaml.Node) {
+				c.Runtimes = append(c.Runtimes, d.runtime(name, v, join(path, name)))
+			})
+		}},
 	}, true)
 	return c
 }
@@ -111,6 +117,8 @@ func (d *decoder) tool(name string, n *yaml.Node, path string) Tool {
 			d.mapping(n, path, []field{{"ttl", d.duration(&t.Cache.TTL)}}, true)
 		}},
 		{"compensate", d.word(&t.Compensate)},
+		{"approval", d.word(&t.Approval)},
+		{"approvalTTL", d.duration(&t.ApprovalTTL)},
 		{"exec", section(&t.Exec, d.exec)},
 		{"http", section(&t.HTTP, d.http)},
 		{"activity", section(&t.Activity, d.activity)},

@@ -15,6 +15,7 @@ import (
 
 	"github.com/wakepoint/wakepoint/config"
 	"github.com/wakepoint/wakepoint/domain"
+	"github.com/wakepoint/wakepoint/domain/run"
 	"github.com/wakepoint/wakepoint/workflows/protocol"
 )
 
@@ -112,6 +113,10 @@ func TestParseReadsEveryKey(t *testing.T) {
 			{Name: "here", URL: "http://127.0.0.1:8080/", Timeout: 10 * time.Second},
 			{Name: "plain", URL: "http://lan.example.com/", Timeout: 10 * time.Second, AllowHTTP: true},
 		},
+		Runs: config.Runs{
+			TTL: 7 * 24 * time.Hour, CancelGrace: 2 * time.Minute, CheckEvery: time.Minute, OnFailedDependency: config.OnFailedSkip,
+			Limits: run.Limits{MaxSteps: 1000, MaxCalls: 5000, MaxOpenCalls: 50},
+		},
 	}
 	want.Tools = []config.Tool{
 		{
@@ -175,7 +180,7 @@ var mistakes = map[string]mistake{
 		[]string{
 			"1:1: tenat: is not a known key; did you mean tenant?",
 			"5:5: tools.a.ttlMs: is not a known key; did you mean ttl?",
-			"6:5: tools.a.zzz: is not a known key; known are title, description, version, executor, inputSchema, ttl, maxTTL, maxAttempts, resultTTL, effects, onUnknown, backoff, lease, stall, cancelGrace, late, expected, strict, taskQueue, poll, hostLost, priority, targets, maxConcurrent, rate, cache, compensate, exec, http, activity, workflow, go",
+			"6:5: tools.a.zzz: is not a known key; known are title, description, version, executor, inputSchema, ttl, maxTTL, maxAttempts, resultTTL, effects, onUnknown, backoff, lease, stall, cancelGrace, late, expected, strict, taskQueue, poll, hostLost, priority, targets, maxConcurrent, rate, cache, compensate, approval, approvalTTL, exec, http, activity, workflow, go",
 		},
 	},
 	"repeated names": {
@@ -285,30 +290,31 @@ var mistakes = map[string]mistake{
 	"two documents":    {"tenant: a\n---\ntenant: b\n", []string{"2:1: must hold one YAML document"}},
 	"not UTF-8":        {"tenant: a\n# caf\xe9\n", []string{"2:6: must be valid UTF-8"}},
 	"a list":           {"- tools\n", []string{"1:1: must be a mapping, not a list"}},
-	"merge key":        {"x: &x {executor: external}\ntools:\n  a: {<<: *x}\n", []string{"1:1: x: is not a known key; known are tenant, taskQueue, dataDir, secret, blobs, maxTTL, resultTTL, fairnessWeight, sweep, targets, tools", "3:3: tools.a.executor: must be given: external, the name of a registered one, or a section exec, http, activity, workflow or go", "3:7: tools.a: must not use merge keys (<<); an alias as a value is fine"}},
+	"merge key":        {"x: &x {executor: external}\ntools:\n  a: {<<: *x}\n", []string{"1:1: x: is not a known key; known are tenant, taskQueue, dataDir, secret, blobs, maxTTL, resultTTL, fairnessWeight, sweep, targets, tools, runs, runtimes", "3:3: tools.a.executor: must be given: external, the name of a registered one, or a section exec, http, activity, workflow or go", "3:7: tools.a: must not use merge keys (<<); an alias as a value is fine"}},
 	"keys are no text": {"tools:\n  ? [a]\n  : {}\n", []string{"2:5: tools: must have plain text as keys"}},
 	"itself":           {"tools:\n  a:\n    executor: external\n    inputSchema: &s {not: *s}\n", []string{"4:18: tools.a.inputSchema.not.not.not.not.not.not.not.not.not.not.not....: is too large or too deep, its aliases followed"}},
 	"without end": {
 		"a: &a [x, x, x, x, x, x, x, x, x, x]\nb: &b [*a, *a, *a, *a, *a, *a, *a, *a, *a, *a]\nc: &c [*b, *b, *b, *b, *b, *b, *b, *b, *b, *b]\nd: &d [*c, *c, *c, *c, *c, *c, *c, *c, *c, *c]\ne: &e [*d, *d, *d, *d, *d, *d, *d, *d, *d, *d]\ntools: {a: {executor: external, inputSchema: {enum: [*e, *e]}}}\n",
 		[]string{
-			"1:1: a: is not a known key; known are tenant, taskQueue, dataDir, secret, blobs, maxTTL, resultTTL, fairnessWeight, sweep, targets, tools",
+			"1:1: a: is not a known key; known are tenant, taskQueue, dataDir, secret, blobs, maxTTL, resultTTL, fairnessWeight, sweep, targets, tools, runs, runtimes",
 			"1:23: tools.a.inputSchema.enum[0][5][8][9][7][5]: is too large or too deep, its aliases followed",
-			"2:1: b: is not a known key; known are tenant, taskQueue, dataDir, secret, blobs, maxTTL, resultTTL, fairnessWeight, sweep, targets, tools",
-			"3:1: c: is not a known key; known are tenant, taskQueue, dataDir, secret, blobs, maxTTL, resultTTL, fairnessWeight, sweep, targets, tools",
-			"4:1: d: is not a known key; known are tenant, taskQueue, dataDir, secret, blobs, maxTTL, resultTTL, fairnessWeight, sweep, targets, tools",
-			"5:1: e: is not a known key; known are tenant, taskQueue, dataDir, secret, blobs, maxTTL, resultTTL, fairnessWeight, sweep, targets, tools",
+			"2:1: b: is not a known key; known are tenant, taskQueue, dataDir, secret, blobs, maxTTL, resultTTL, fairnessWeight, sweep, targets, tools, runs, runtimes",
+			"3:1: c: is not a known key; known are tenant, taskQueue, dataDir, secret, blobs, maxTTL, resultTTL, fairnessWeight, sweep, targets, tools, runs, runtimes",
+			"4:1: d: is not a known key; known are tenant, taskQueue, dataDir, secret, blobs, maxTTL, resultTTL, fairnessWeight, sweep, targets, tools, runs, runtimes",
+			"5:1: e: is not a known key; known are tenant, taskQueue, dataDir, secret, blobs, maxTTL, resultTTL, fairnessWeight, sweep, targets, tools, runs, runtimes",
 		},
 	},
 	"only the line":     {"a: b: c\n", []string{"1:1: is no valid YAML: mapping values are not allowed in this context"}},
 	"two secrets":       {"secret: {env: A, file: b}\n", []string{"1:1: secret: must name either env or file, not both"}},
 	"deep alias":        {"tools:\n  a: &a {executor: external, ttl: 90d}\n  b: *a\n", []string{"2:35: tools.a.ttl: must be at most maxTTL, 30d; it is 90d", "2:35: tools.b.ttl: must be at most maxTTL, 30d; it is 90d"}},
-	"version not alone": {"version: 1\n", []string{"1:1: version: is not a known key; known are tenant, taskQueue, dataDir, secret, blobs, maxTTL, resultTTL, fairnessWeight, sweep, targets, tools"}},
+	"version not alone": {"version: 1\n", []string{"1:1: version: is not a known key; known are tenant, taskQueue, dataDir, secret, blobs, maxTTL, resultTTL, fairnessWeight, sweep, targets, tools, runs, runtimes"}},
 }
 
 func TestParseReportsEveryMistakeWithItsPlace(t *testing.T) {
 	t.Parallel()
 	all := maps.Clone(mistakes)
 	maps.Copy(all, executorMistakes)
+	maps.Copy(all, runtimeMistakes)
 	for name, tc := range all {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -352,6 +358,8 @@ func TestNoErrorQuotesASecret(t *testing.T) {
 		"tools: {a: {http: {url: 'https://x.example/{hunter2}', headers: {Authorization: hunter2}}}}\n",
 		"tools: {a: {http: {url: 'https://x.example/', headers: {A: {hunter2: x}, B: [hunter2], C: \"hunter2\\n\"}}}}\n",
 		"tools: {a: {http: {url: 'https://x.example/', headers: {A: {env: 'hunter2 x', prefix: \"hunter2\\n\"}}}}}\n",
+		"runtimes: {a: {push: {url: 'https://hunter2:x@example.com', secret: hunter2}}}\n",
+		"runtimes: {a: {push: {url: 'hunter2', secret: {hunter2: x}}}}\n",
 	} {
 		_, err := config.Parse("w.yaml", []byte(text))
 		switch {

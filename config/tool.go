@@ -91,9 +91,18 @@ type Tool struct {
 	// Compensate names the tool that undoes what a job of unknown outcome may have
 	// done. Only with effects: unsafe. Default: empty, a person decides.
 	Compensate string
+	// Approval is [ApprovalRequired] if a run that calls the tool has to wait until a
+	// person approves, denies or edits the input. Default: empty, nobody is asked.
+	Approval string
+	// ApprovalTTL is how long the person has. Only with Approval. Default: 7 days, at
+	// most the installation's MaxTTL.
+	ApprovalTTL time.Duration
 
 	schema *schema
 }
+
+// ApprovalRequired is the one value of [Tool].Approval.
+const ApprovalRequired = "required"
 
 // The ways to meet the limit of a tool's output.
 const (
@@ -203,6 +212,8 @@ type toolJSON struct {
 	Rate          string `json:"rate,omitempty"`
 	CacheTTLMs    int64  `json:"cacheTtlMs,omitempty"`
 	Compensate    string `json:"compensate,omitempty"`
+	Approval      string `json:"approval,omitempty"`
+	ApprovalTTLMs int64  `json:"approvalTtlMs,omitempty"`
 }
 
 // MarshalJSON gives what may be shown to callers: all but how the executor runs it.
@@ -217,6 +228,7 @@ func (t Tool) MarshalJSON() ([]byte, error) {
 		Priority: t.Priority, Effects: t.Policy.Effects, Policy: t.Policy, TaskQueue: t.TaskQueue,
 		PollMs: t.Poll.Milliseconds(), HostLostMs: t.HostLost.Milliseconds(), Targets: t.Targets,
 		MaxConcurrent: t.MaxConcurrent, Rate: t.Rate.String(), CacheTTLMs: cached.Milliseconds(), Compensate: t.Compensate,
+		Approval: t.Approval, ApprovalTTLMs: t.ApprovalTTL.Milliseconds(),
 	})
 }
 
@@ -238,6 +250,9 @@ func (t *Tool) withDefaults(c *Config) {
 		def(&t.Policy.OnUnknown, domain.UnknownManual)
 	}
 	def(&t.Policy.LatePolicy, domain.LateReject)
+	if t.Approval == ApprovalRequired {
+		def(&t.ApprovalTTL, min(DefaultApprovalTTL, c.MaxTTL))
+	}
 	t.Policy.External = t.Executor == ExecutorExternal
 	t.Policy.ExpectsCallback = t.HTTP != nil && t.HTTP.Callback
 }
