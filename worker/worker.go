@@ -10,7 +10,6 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/wakepoint/wakepoint/activities"
-	"github.com/wakepoint/wakepoint/config"
 	"github.com/wakepoint/wakepoint/domain"
 	"github.com/wakepoint/wakepoint/workflows"
 	"github.com/wakepoint/wakepoint/workflows/protocol"
@@ -121,24 +120,13 @@ func (o Options) queues() ([]queue, error) {
 			qs = append(qs, queue{name: name, limited: true, maxConcurrent: t.MaxConcurrent, perSecond: t.Rate.PerSecond()})
 		}
 	}
-	for _, t := range o.Config.Tools {
-		if name := foreignQueue(t); name != "" && served(name) {
+	for _, f := range o.Config.ForeignQueues() {
+		if served(f.TaskQueue) {
 			// As above. What comes there would meet a worker that does not know it.
-			return nil, domain.Invalid("taskQueue", "must leave %s to the worker that does the work of tool %s", name, t.Name)
+			return nil, domain.Invalid("taskQueue", "must leave %s to the worker that does the work of %s", f.TaskQueue, f.Of)
 		}
 	}
 	return qs, nil
-}
-
-// foreignQueue is that of somebody else's worker, which does the work of a tool.
-func foreignQueue(t config.Tool) string {
-	switch {
-	case t.Activity != nil:
-		return t.Activity.TaskQueue
-	case t.Workflow != nil:
-		return t.Workflow.TaskQueue
-	}
-	return ""
 }
 
 // TaskQueues lists the task queues that the worker serves, the main one first.

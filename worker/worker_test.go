@@ -178,13 +178,14 @@ func TestTaskQueuesOfLimits(t *testing.T) {
 // started, and its activities, which it does not have, failed there half of the time.
 func TestTaskQueuesOfOtherWorkersAreLeftToThem(t *testing.T) {
 	t.Parallel()
-	o := options(t, "tools:\n  a: {activity: {type: A, taskQueue: ts}}\n  w: {workflow: {type: W, taskQueue: wakepoint-host-host-2}}\n")
+	o := options(t, "tools:\n  a: {activity: {type: A, taskQueue: ts}}\n  w: {workflow: {type: W, taskQueue: wakepoint-host-host-2}}\nruntimes:\n  r: {activity: {taskQueue: agents}}\n")
 	if _, err := worker.New(o); err != nil {
 		t.Fatal(err)
 	}
 	for name, change := range map[string]func(*worker.Options){
-		"option": func(o *worker.Options) { o.TaskQueue = "ts" },
-		"host":   func(o *worker.Options) { o.Host = "host-2" },
+		"option":  func(o *worker.Options) { o.TaskQueue = "ts" },
+		"host":    func(o *worker.Options) { o.Host = "host-2" },
+		"runtime": func(o *worker.Options) { o.TaskQueue = "agents" },
 	} {
 		o := o
 		change(&o)
