@@ -49,6 +49,13 @@ type Options struct {
 	// undoes the work of others. Without them nothing is undone.
 	Tools func(name string) (config.Tool, bool)
 	Tasks Tasks
+	// Calls submits what does the work of the calls of runs. Without it runs start
+	// nothing.
+	Calls Calls
+	// Contents holds the contents of runs and the results that they are given.
+	Contents *store.Store
+	// Runtimes are where the steps of runtimes of mode push go, by name.
+	Runtimes map[string]Runtime
 	// Stored is the store of results as sweeps see it. Without it, or without Tasks,
 	// nothing is swept.
 	Stored Stored

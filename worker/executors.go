@@ -105,7 +105,8 @@ func Check(ctx context.Context, o Options) error {
 	_, err = o.executors()
 	_, queues := o.queues()
 	_, targets := o.targets()
-	return allMistakes(err, targets, queues)
+	_, runtimes := o.runtimes()
+	return allMistakes(err, targets, runtimes, queues)
 }
 
 // allMistakes is one list of the mistakes of several; any other error comes first.
@@ -139,14 +140,12 @@ func (o Options) targets() (map[string]activities.Target, error) {
 	for _, t := range o.Config.Targets {
 		target := activities.Target{URL: t.URL, AskURL: t.AskURL, Timeout: t.Timeout}
 		if !t.Secret.IsZero() {
-			text, err := t.Secret.Read(o.Getenv)
-			if err == nil {
-				target.Secret, err = activities.WebhookSecret(string(text))
-			}
+			secret, err := o.signingSecret(t.Secret)
 			if err != nil {
 				wrong = append(wrong, o.Config.Mistake("targets."+t.Name+".secret", "%s", plain(err)))
 				continue
 			}
+			target.Secret = secret
 		}
 		all[t.Name] = target
 	}
@@ -154,4 +153,38 @@ func (o Options) targets() (map[string]activities.Target, error) {
 		return all, wrong
 	}
 	return all, nil
+}
+
+// runtimes are where the steps of runtimes of mode push go.
+func (o Options) runtimes() (map[string]activities.Runtime, error) {
+	all := make(map[string]activities.Runtime, len(o.Config.Runtimes))
+	var wrong config.Errors
+	for _, r := range o.Config.Runtimes {
+		if r.Push == nil {
+			continue
+		}
+		rt := activities.Runtime{URL: r.Push.URL, Timeout: r.Push.Timeout}
+		if !r.Push.Secret.IsZero() {
+			secret, err := o.signingSecret(r.Push.Secret)
+			if err != nil {
+				wrong = append(wrong, o.Config.Mistake("runtimes."+r.Name+".push.secret", "%s", plain(err)))
+				continue
+			}
+			rt.Secret = secret
+		}
+		all[r.Name] = rt
+	}
+	if len(wrong) > 0 {
+		return all, wrong
+	}
+	return all, nil
+}
+
+// signingSecret reads a secret of Standard Webhooks.
+func (o Options) signingSecret(ref config.SecretRef) ([]byte, error) {
+	text, err := ref.Read(o.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	return activities.WebhookSecret(string(text))
 }

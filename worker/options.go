@@ -10,6 +10,7 @@ import (
 
 	"go.temporal.io/sdk/client"
 
+	"github.com/wakepoint/wakepoint/activities"
 	"github.com/wakepoint/wakepoint/activities/tool"
 	"github.com/wakepoint/wakepoint/activities/tool/gofunc"
 	"github.com/wakepoint/wakepoint/config"
@@ -45,6 +46,9 @@ type Options struct {
 	// Functions are the program's own for tools of the executor go, by their name.
 	// Default: none.
 	Functions map[string]gofunc.Func
+	// Calls submits what does the work of the calls of runs: that of a client of package
+	// starter. Default: none, runs start nothing.
+	Calls activities.Calls
 	// TaskQueue is where workflows run. Default: that of Config.
 	TaskQueue string
 	// StopTimeout is how long Stop waits for what runs. Default: 15 s.

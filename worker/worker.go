@@ -33,12 +33,14 @@ func New(o Options) (*Worker, error) {
 	}
 	executors, wrong := o.executors()
 	targets, err := o.targets()
-	if err := allMistakes(wrong, err); err != nil {
+	runtimes, noRuntimes := o.runtimes()
+	if err := allMistakes(wrong, err, noRuntimes); err != nil {
 		return nil, err
 	}
 	acts, err := activities.New(activities.Options{
 		Executors: executors, Blobs: o.Store, Signals: o.Temporal, Targets: targets, HTTP: o.HTTP, Logger: o.Logger,
 		Host: o.Host, Tools: o.Config.Tool, Tasks: o.Temporal, TaskQueue: o.TaskQueue,
+		Calls: o.Calls, Contents: o.Store, Runtimes: runtimes,
 		Stored: o.Store, Lifetimes: activities.LifetimesOf(o.Config),
 	})
 	if err != nil {
@@ -169,6 +171,7 @@ func (w *Worker) Run(ctx context.Context) error {
 // RegisterWorkflows registers Wakepoint's workflows under their public names.
 func RegisterWorkflows(r sdkworker.WorkflowRegistry) {
 	r.RegisterWorkflowWithOptions(workflows.AsyncTask, workflow.RegisterOptions{Name: protocol.WorkflowAsyncTask})
+	r.RegisterWorkflowWithOptions(workflows.AgentRun, workflow.RegisterOptions{Name: protocol.WorkflowAgentRun})
 	r.RegisterWorkflowWithOptions(workflows.Delivery, workflow.RegisterOptions{Name: protocol.WorkflowDelivery})
 	r.RegisterWorkflowWithOptions(workflows.Sweep, workflow.RegisterOptions{Name: protocol.WorkflowSweep})
 }
@@ -192,6 +195,14 @@ func RegisterActivities(r sdkworker.ActivityRegistry, a *activities.Activities) 
 		{protocol.ActivityLogs, a.Logs},
 		{protocol.ActivityCompensate, a.Compensate},
 		{protocol.ActivityListJobs, a.ListJobs},
+		{protocol.ActivityStartCalls, a.StartCalls},
+		{protocol.ActivityCancelCalls, a.CancelCalls},
+		{protocol.ActivityWatchCalls, a.WatchCalls},
+		{protocol.ActivityInspectCalls, a.InspectCalls},
+		{protocol.ActivityPrepareStep, a.PrepareStep},
+		{protocol.ActivityPushStep, a.PushStep},
+		{protocol.ActivityStoreContent, a.StoreContent},
+		{protocol.ActivityNotifyParent, a.NotifyParent},
 		{protocol.ActivitySweepBlobs, a.SweepBlobs},
 		{protocol.ActivitySweepJobs, a.SweepJobs},
 	}...) {

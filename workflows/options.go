@@ -151,3 +151,60 @@ func sendOptions(target string, giveUp time.Duration) workflow.ActivityOptions {
 		RetryPolicy: &temporal.RetryPolicy{InitialInterval: 5 * time.Second, BackoffCoefficient: 2.5, MaximumInterval: 6 * time.Hour},
 	}
 }
+
+// The activities of runs.
+
+// startCallTry is how long the start of one call may take, and what all of them have in
+// any case.
+const (
+	startCallTry  = time.Second
+	startCallsTry = 20 * time.Second
+	// inspectTry bounds one inspection of all open calls, each of which may ask an
+	// outside that does not answer.
+	inspectTry    = 2 * time.Minute
+	inspectWithin = 4 * time.Minute
+	// watchTry bounds one look of the standing check.
+	watchTry = time.Minute
+)
+
+func startCallsOptions(calls int) workflow.ActivityOptions {
+	return workflow.ActivityOptions{
+		Summary: "start " + itoa(calls) + " calls", StartToCloseTimeout: startCallsTry + time.Duration(calls)*startCallTry,
+		// Not bounded as a whole: no worker, or no engine, is no failure of a call.
+		RetryPolicy: retryBriefly(),
+	}
+}
+
+func tellCallsOptions() workflow.ActivityOptions {
+	return workflow.ActivityOptions{
+		Summary: "tell tasks what the run wants", StartToCloseTimeout: storeTry, ScheduleToCloseTimeout: notifyWithin,
+		RetryPolicy: retryBriefly(),
+	}
+}
+
+func watchCallsOptions() workflow.ActivityOptions {
+	return workflow.ActivityOptions{
+		Summary: "standing check", StartToCloseTimeout: watchTry,
+		// It ends when it has found something, or with what it looks at.
+		RetryPolicy: retryBriefly(),
+	}
+}
+
+func inspectCallsOptions() workflow.ActivityOptions {
+	return workflow.ActivityOptions{
+		Summary: "recover", StartToCloseTimeout: inspectTry, ScheduleToCloseTimeout: inspectWithin, HeartbeatTimeout: silence,
+		RetryPolicy: retryBriefly(),
+	}
+}
+
+func prepareOptions() workflow.ActivityOptions {
+	return workflow.ActivityOptions{Summary: "prepare step", StartToCloseTimeout: storeTry, RetryPolicy: retryBriefly()}
+}
+
+func stepOptions(queue, summary string, timeout time.Duration) workflow.ActivityOptions {
+	return workflow.ActivityOptions{
+		TaskQueue: queue, Summary: summary, StartToCloseTimeout: timeout,
+		// Each try is an attempt with a token of its own, so the run makes it.
+		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
+	}
+}

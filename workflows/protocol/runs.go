@@ -131,11 +131,13 @@ type RunCarry struct {
 	Run run.Run `json:"run"`
 	// Unmatched are ends of tasks whose call is not known yet.
 	Unmatched []TaskFinished `json:"unmatched,omitempty"`
-	// Told says that the parent was told of the end.
-	Rejected *Rejected `json:"lastRejected,omitempty"`
-	Retry    *RunRetry `json:"retry,omitempty"`
-	// Asked is what the parent was told last that the run asks.
-	Asked string `json:"asked,omitempty"`
+	Rejected  *Rejected      `json:"lastRejected,omitempty"`
+	Retry     *RunRetry      `json:"retry,omitempty"`
+	// Asks are what sub-runs ask people, Asked what the parent was told last of it.
+	Asks  []RunAsks `json:"asks,omitempty"`
+	Asked string    `json:"asked,omitempty"`
+	// Shown is the state that lists show.
+	Shown run.State `json:"shown,omitempty"`
 }
 
 // RunRecord is all that is known of a run that has ended: the result of its workflow,

@@ -1,0 +1,266 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/wakepoint/wakepoint/domain"
+	"github.com/wakepoint/wakepoint/domain/run"
+	"github.com/wakepoint/wakepoint/store/stepio"
+	"github.com/wakepoint/wakepoint/workflows/protocol"
+)
+
+// The standing check looks seldom, and more seldom the longer it waits.
+const (
+	watchEvery  = time.Minute
+	watchAtMost = 10 * time.Minute
+	// inspectAtOnce is how many tasks are asked at a time.
+	inspectAtOnce = 8
+)
+
+// CancelCalls tells tasks and runs what a run wants of them: to stop, or only that it
+// waits no longer. All are told; the error is that of those that could not be, and all
+// are told again. It doesn't heartbeat.
+func (a *Activities) CancelCalls(ctx context.Context, req protocol.CancelCallsRequest) error {
+	if a.o.Calls == nil {
+		return errNoCalls()
+	}
+	var errs []error
+	for _, c := range req.Calls {
+		if err := a.cancelCall(ctx, c); err != nil {
+			errs = append(errs, fmt.Errorf("call %s of step %d: %w", c.ID, c.Step, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func errNoCalls() error {
+	return temporal.NewNonRetryableApplicationError("this worker starts no tasks for runs", protocol.ErrTypeInvalid, nil)
+}
+
+func (a *Activities) cancelCall(ctx context.Context, c protocol.CancelTask) error {
+	switch {
+	case c.SubRunID != "" && c.Detach:
+		// A run that nobody waits for goes on; there is nothing to tell it.
+		return nil
+	case c.SubRunID != "":
+		return a.o.Calls.CancelRun(ctx, c.SubRunID, protocol.Cancel{Reason: c.Reason, By: c.By})
+	case c.TaskID == "":
+		return nil
+	case c.Detach:
+		return a.o.Calls.Detach(ctx, c.TaskID, protocol.Detach{WaiterID: waiterOf(c.WaiterID), Reason: c.Reason})
+	}
+	// With the waiter's name only its own wish counts: a task that others share goes on.
+	return a.o.Calls.Cancel(ctx, c.TaskID, protocol.Cancel{Reason: c.Reason, By: c.By, WaiterID: waiterOf(c.WaiterID)})
+}
+
+func waiterOf(id string) string {
+	if id == "" {
+		return domain.WaiterSubmitter
+	}
+	return id
+}
+
+// WatchCalls is the standing check of a run on what it waits for: it waits by failing
+// with the delay until the next look, which costs no history, and ends when something
+// has ended that the run may not have been told of. It doesn't heartbeat.
+func (a *Activities) WatchCalls(ctx context.Context, req protocol.WatchCallsRequest) (protocol.CallsFound, error) {
+	if a.o.Calls == nil {
+		return protocol.CallsFound{}, errNoCalls()
+	}
+	var found protocol.CallsFound
+	for _, c := range req.Calls {
+		seen, err := a.seen(ctx, c)
+		if err != nil {
+			return found, fmt.Errorf("call %s of step %d: %w", c.ID, c.Step, err)
+		}
+		if f, over := foundOf(c, seen); over {
+			found.Ends = append(found.Ends, f)
+		}
+	}
+	if len(found.Ends) > 0 {
+		return found, nil
+	}
+	every := watchEvery
+	if req.EveryMs > 0 {
+		every = time.Duration(req.EveryMs) * time.Millisecond
+	}
+	age := time.Since(activity.GetInfo(ctx).ScheduledTime)
+	return found, temporal.NewApplicationErrorWithOptions("all that the run waits for goes on", protocol.ErrTypeStillRunning,
+		temporal.ApplicationErrorOptions{
+			NextRetryDelay: min(max(age/10, every), max(watchAtMost, every)), Category: temporal.ApplicationErrorCategoryBenign,
+		})
+}
+
+func (a *Activities) seen(ctx context.Context, c protocol.OpenCall) (protocol.Seen, error) {
+	if c.SubRunID != "" {
+		seen, err := a.o.Calls.Run(ctx, c.SubRunID)
+		if err == nil && seen.Run != nil {
+			rec := *seen.Run
+			rec.Run.Final, err = a.small(ctx, rec.Run.Tenant, rec.Run.ID, rec.Run.Final)
+			seen.Run = &rec
+		}
+		return seen, err
+	}
+	return a.o.Calls.Task(ctx, c.TaskID)
+}
+
+// foundOf is the end of a call as it is seen from outside; false means that it goes on.
+func foundOf(c protocol.OpenCall, seen protocol.Seen) (protocol.CallFound, bool) {
+	f := protocol.CallFound{Key: c.Key, AtMs: seen.AtMs}
+	what := "task " + c.TaskID
+	if c.SubRunID != "" {
+		what = "run " + c.SubRunID
+	}
+	switch {
+	case seen.Status == protocol.SeenOpen:
+		return f, false
+	case seen.Status == protocol.SeenTerminated:
+		f.End = lost(run.CodeTaskTerminated, what+" was terminated from outside; what became of its work is not known")
+	case seen.Status == protocol.SeenNone:
+		f.End = lost(run.CodeTaskGone, what+" does not exist, or is not kept any more")
+	case seen.Task != nil:
+		t := seen.Task.WithoutHistory()
+		f.Task, f.End = &t, run.EndOfTask(t)
+	case seen.Run != nil:
+		// Its final answer is small: see seen.
+		f.End = run.EndOfRun(seen.Run.Run.State, seen.Run.Run.Final, seen.Run.Run.Error, seen.Run.Run.Usage)
+	default:
+		f.End = lost(run.CodeTaskGone, what+" has ended and left no record that can be read")
+	}
+	return f, true
+}
+
+func lost(code, message string) run.End {
+	return run.End{State: run.CallFailed, Error: &domain.TaskError{Code: code, Class: domain.ClassSystem, Severity: domain.SeverityCritical, Message: message}}
+}
+
+// InspectCalls compares what a run knows of its open calls with how things stand: it
+// asks each task, and through it the outside. What it finds is told call by call; what
+// has ended is for the run to take. Asking twice changes nothing. It heartbeats.
+func (a *Activities) InspectCalls(ctx context.Context, req protocol.WatchCallsRequest) (protocol.CallsFound, error) {
+	if a.o.Calls == nil {
+		return protocol.CallsFound{}, errNoCalls()
+	}
+	defer beat(ctx)()
+	found := protocol.CallsFound{Drift: make([]protocol.CallDrift, len(req.Calls))}
+	ends := make([]*protocol.CallFound, len(req.Calls))
+	var wait sync.WaitGroup
+	slots := make(chan struct{}, inspectAtOnce)
+	for i, c := range req.Calls {
+		wait.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			found.Drift[i], ends[i] = a.inspect(ctx, req, c)
+		})
+	}
+	wait.Wait()
+	for _, e := range ends {
+		if e != nil {
+			found.Ends = append(found.Ends, *e)
+		}
+	}
+	return found, ctx.Err()
+}
+
+func (a *Activities) inspect(ctx context.Context, req protocol.WatchCallsRequest, c protocol.OpenCall) (protocol.CallDrift, *protocol.CallFound) {
+	d := protocol.CallDrift{Key: c.Key, Tool: c.Tool, TaskID: c.TaskID, SubRunID: c.SubRunID, Knew: c.State}
+	if c.TaskID == "" && c.SubRunID == "" {
+		d.Found = protocol.FoundNotBegun
+		return d, nil
+	}
+	seen, err := a.seen(ctx, c)
+	if err != nil {
+		d.Found, d.Note = protocol.FoundNoAnswer, cut(err.Error(), run.MaxText)
+		return d, nil
+	}
+	if f, over := foundOf(c, seen); over {
+		return a.foundEnded(req, d, f, seen), &f
+	}
+	d.Found = "running"
+	if c.SubRunID != "" || req.DryRun {
+		return d, nil
+	}
+	rec, err := a.o.Calls.Reconcile(ctx, c.TaskID, req.By)
+	if err != nil {
+		d.Note = cut(err.Error(), run.MaxText)
+		return d, nil
+	}
+	d.Found, d.Outside, d.Did, d.Note = string(rec.After.State), rec.Outside, string(rec.Did), rec.Note
+	if !rec.After.State.Terminal() {
+		return d, nil
+	}
+	// It has just ended; its signal is under way, and what is read here says the same.
+	if seen, err = a.seen(ctx, c); err != nil {
+		return d, nil
+	}
+	if f, over := foundOf(c, seen); over {
+		return d, &f
+	}
+	return d, nil
+}
+
+func (a *Activities) foundEnded(req protocol.WatchCallsRequest, d protocol.CallDrift, f protocol.CallFound, seen protocol.Seen) protocol.CallDrift {
+	d.Found = string(f.End.State)
+	switch seen.Status {
+	case protocol.SeenTerminated:
+		d.Found = protocol.FoundTerminated
+	case protocol.SeenNone:
+		d.Found = protocol.FoundNoTask
+	case protocol.SeenOpen, protocol.SeenEnded:
+	}
+	d.Did = "result taken"
+	if req.DryRun {
+		d.Did = ""
+	}
+	if f.End.Error != nil {
+		d.Note = cut(f.End.Error.Error(), run.MaxText)
+	}
+	return d
+}
+
+// NotifyParent tells the run above what a run asks people, or how it ended. One that is
+// closed or gone is an answer: there is nobody to retry for. A repeat is harmless.
+func (a *Activities) NotifyParent(ctx context.Context, req protocol.NotifyParentRequest) (protocol.NotifyResult, error) {
+	name, arg := protocol.SignalRunAsks, any(req.Asks)
+	if req.Finished != nil {
+		final, err := a.small(ctx, req.Tenant, req.Finished.SubRunID, req.Finished.Final)
+		if err != nil {
+			return protocol.NotifyResult{}, err
+		}
+		req.Finished.Final = final
+		name, arg = protocol.SignalRunFinished, any(req.Finished)
+	}
+	err := a.o.Signals.SignalWorkflow(ctx, protocol.RunWorkflowID(req.Tenant, req.RunID), "", name, arg)
+	var gone *serviceerror.NotFound
+	switch {
+	case errors.As(err, &gone):
+		return protocol.NotifyResult{Receipt: protocol.ReceiptRunClosed}, nil
+	case err != nil:
+		return protocol.NotifyResult{}, err
+	}
+	return protocol.NotifyResult{Receipt: protocol.ReceiptSignaled}, nil
+}
+
+// small moves the final answer of a run that does the work of a call into the blob
+// store, unless it is small: the run above may have many such calls.
+func (a *Activities) small(ctx context.Context, tenant, runID string, c *run.Content) (*run.Content, error) {
+	if c == nil || len(c.Data) <= run.MaxAnswer {
+		return c, nil
+	}
+	if a.o.Contents == nil {
+		return nil, stepio.ErrNoStore
+	}
+	ref, err := a.o.Contents.PutBytes(ctx, stepio.RunKey(tenant, runID), c.Data, "application/json")
+	if err != nil {
+		return nil, err
+	}
+	return &run.Content{Ref: ref.Ref, Hash: ref.Hash, Bytes: ref.Bytes, ContentType: "application/json"}, nil
+}
