@@ -74,7 +74,7 @@ func (c *Client) LateResult(ctx context.Context, taskID string) (*Result, error)
 func (c *Client) resultAt(t domain.Task, ref, hash string) *Result {
 	r := &Result{TaskID: t.ID, Ref: ref, Hash: hash, KeptUntilMs: c.keptUntil(t), store: c.o.Store, now: c.o.Now}
 	parsed, err := blobref.Parse(ref)
-	r.Outside = err != nil || parsed.Tenant != c.o.Tenant || parsed.TaskID != t.ID || parsed.Hash != hash
+	r.Outside = err != nil || parsed != blobref.Ref{Tenant: c.o.Tenant, TaskID: t.ID, Hash: hash}
 	return r
 }
 

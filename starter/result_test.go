@@ -143,6 +143,7 @@ func TestResultOfSomebodyElse(t *testing.T) {
 	for name, ref := range map[string]string{
 		"another task":   "blob:acme/task/b/",
 		"another tenant": "blob:umbrella/task/a/",
+		"a run":          "blob:acme/run/a/",
 		"another place":  "https://example.com/",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -150,7 +151,7 @@ func TestResultOfSomebodyElse(t *testing.T) {
 			w, s, _ := withStore(t)
 			id := w.submit(t, starter.Submission{TaskID: "a"}).TaskID
 			var hash string
-			for _, k := range []store.Key{{Tenant: "acme", TaskID: "b"}, {Tenant: "umbrella", TaskID: "a"}} {
+			for _, k := range []store.Key{{Tenant: "acme", TaskID: "b"}, {Tenant: "umbrella", TaskID: "a"}, {Tenant: "acme", RunID: "a"}} {
 				put, err := s.PutBytes(t.Context(), k, []byte("a secret"), "")
 				if err != nil {
 					t.Fatal(err)

@@ -24,6 +24,13 @@ func TestSweepOfEmptyFolders(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	runs := filepath.Join(dir, "acme", "run")
+	for _, id := range []string{"deleted", "full"} {
+		refs[id] = put(t, s, store.Key{Tenant: "acme", RunID: id}, id)
+	}
+	if err := s.Delete(t.Context(), refs["deleted"].Ref); err != nil {
+		t.Fatal(err)
+	}
 	elsewhere := t.TempDir()
 	if err := os.Symlink(elsewhere, filepath.Join(tasks, "link")); err != nil {
 		t.Fatal(err)
@@ -33,7 +40,7 @@ func TestSweepOfEmptyFolders(t *testing.T) {
 		t.Fatal(err)
 	}
 	old := time.Now().Add(-2 * time.Hour)
-	for _, path := range []string{filepath.Join(tasks, "deleted"), filepath.Join(tasks, "full"), stranger, elsewhere} {
+	for _, path := range []string{filepath.Join(tasks, "deleted"), filepath.Join(tasks, "full"), filepath.Join(runs, "deleted"), filepath.Join(runs, "full"), stranger, elsewhere} {
 		if err := os.Chtimes(path, old, old); err != nil {
 			t.Fatal(err)
 		}
@@ -43,16 +50,18 @@ func TestSweepOfEmptyFolders(t *testing.T) {
 			t.Fatalf("swept %d, %v", n, err)
 		}
 	}
-	entries, err := os.ReadDir(tasks)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var left []string
-	for _, e := range entries {
-		left = append(left, e.Name())
-	}
-	if want := []string{"full", "lately", "link"}; !slices.Equal(left, want) {
-		t.Errorf("left %q, want %q", left, want)
+	for folder, want := range map[string][]string{tasks: {"full", "lately", "link"}, runs: {"full"}} {
+		entries, err := os.ReadDir(folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var left []string
+		for _, e := range entries {
+			left = append(left, e.Name())
+		}
+		if !slices.Equal(left, want) {
+			t.Errorf("left %q, want %q", left, want)
+		}
 	}
 	for _, path := range []string{stranger, elsewhere} {
 		if _, err := os.Stat(path); err != nil {

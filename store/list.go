@@ -14,9 +14,10 @@ import (
 	"gocloud.dev/gcerrors"
 )
 
-// List gives the objects of a task, of a tenant (taskID empty) or of everybody (both empty), in no
-// promised order. What is in the bucket and is no object of ours is passed over. After an error
-// it ends.
+// List gives the objects of a task, of a tenant (taskID empty), both of its runs and of its tasks,
+// or of everybody (both empty). Those of one task or run come together, and a tenant's runs before
+// its tasks, from a folder and from all stores that list by name; more order is not promised. What
+// is in the bucket and is no object of ours is passed over. After an error it ends.
 func (s *Store) List(ctx context.Context, tenant, taskID string) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		prefix, err := listPrefix(tenant, taskID)
@@ -41,8 +42,8 @@ func (s *Store) List(ctx context.Context, tenant, taskID string) iter.Seq2[Info,
 }
 
 // SweepTemporary removes what a crash in the middle of a Put left behind in a folder, if it is
-// older than before, and the folders of tasks that have been empty since then. It answers how
-// many files that were.
+// older than before, and the folders of tasks and runs that have been empty since then. It answers
+// how many files that were.
 func (s *Store) SweepTemporary(ctx context.Context, before time.Time) (int, error) {
 	if s.root == "" {
 		return 0, nil
@@ -103,7 +104,7 @@ func listPrefix(tenant, taskID string) (string, error) {
 	case tenant == "" && taskID == "":
 		return "", nil
 	case taskID == "":
-		return escapeSegment(tenant) + "/task/", blobref.Check(tenant, "any", anyHash)
+		return escapeSegment(tenant) + "/", blobref.Check(tenant, "any", anyHash)
 	}
-	return escapeSegment(tenant) + "/task/" + escapeSegment(taskID) + "/", blobref.Check(tenant, taskID, anyHash)
+	return folderOf(tenant, blobref.KindTask, taskID), blobref.Check(tenant, taskID, anyHash)
 }

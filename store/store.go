@@ -1,5 +1,5 @@
-// Package store keeps the results of tasks: bytes that are too big for history, addressed by task
-// and sha-256 and verified on the way out.
+// Package store keeps the results of tasks and the contents of runs: bytes that are too big for
+// history, addressed by task or run and sha-256 and verified on the way out.
 //
 // It is a thin layer over gocloud.dev/blob. A folder (file://) and memory (mem://) are built in;
 // another scheme works once the program imports its driver. The form of a reference lives in the
@@ -57,10 +57,16 @@ func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
 // anyHash stands in for a hash where only the other parts of a reference are checked.
 const anyHash = "0000000000000000000000000000000000000000000000000000000000000000"
 
-// Key says whose an object is.
+// Key says whose an object is: a task's or a run's.
 type Key struct {
 	Tenant string
+	// Exactly one of TaskID and RunID is set.
 	TaskID string
+	RunID  string
+}
+
+func (k Key) ref(hash string) blobref.Ref {
+	return blobref.Ref{Tenant: k.Tenant, TaskID: k.TaskID, RunID: k.RunID, Hash: hash}
 }
 
 // Ref describes a stored object.
@@ -75,7 +81,8 @@ type Ref struct {
 	ContentType string
 }
 
-// RefFor computes the reference of content before it is stored; see [blobref.For].
+// RefFor computes the reference of a task's content before it is stored; see [blobref.For] and, for
+// that of a run, [blobref.ForRun].
 func RefFor(tenant, taskID, hash string) string { return blobref.For(tenant, taskID, hash) }
 
 // Store is a blob store. It is safe for concurrent use, also by several processes.
@@ -134,7 +141,7 @@ func (s *Store) PutBytes(ctx context.Context, key Key, data []byte, contentType 
 }
 
 // Put stores what r gives and answers with its reference. Storing the same content for the same
-// task again finds the object that is there, and heals it if it is damaged. An object appears
+// task or run again finds the object that is there, and heals it if it is damaged. An object appears
 // whole or not at all; in a folder it has reached the disk when Put returns.
 //
 // The content is read twice, since its hash is its address: an r that is an io.Seeker is rewound,
@@ -144,7 +151,7 @@ func (s *Store) Put(ctx context.Context, key Key, r io.Reader, contentType strin
 	if contentType == "" {
 		contentType = "application/octet-stream"
 	}
-	if err := blobref.Check(key.Tenant, key.TaskID, anyHash); err != nil {
+	if err := key.ref(anyHash).Check(); err != nil {
 		return Ref{}, fmt.Errorf("put: %w", err)
 	}
 	src, done, err := seekable(r)
@@ -156,7 +163,7 @@ func (s *Store) Put(ctx context.Context, key Key, r io.Reader, contentType strin
 	if err != nil {
 		return Ref{}, fmt.Errorf("put: read the content: %w", err)
 	}
-	parsed := blobref.Ref{Tenant: key.Tenant, TaskID: key.TaskID, Hash: hash}
+	parsed := key.ref(hash)
 	ref := Ref{Ref: parsed.String(), Hash: hash, Bytes: size, ContentType: contentType}
 	objectKey := keyOf(parsed)
 
@@ -299,7 +306,13 @@ func seekable(r io.Reader) (io.ReadSeeker, func(), error) {
 // driver reads "../" and "__0x" in a key as its own escapes; both can occur in legal names, so
 // they are broken up by a '%', which cannot.
 func keyOf(r blobref.Ref) string {
-	return escapeSegment(r.Tenant) + "/task/" + escapeSegment(r.TaskID) + "/" + r.Hash
+	kind, id := r.Owner()
+	return folderOf(r.Tenant, kind, id) + r.Hash
+}
+
+// folderOf is what the names of all objects of a task or run begin with.
+func folderOf(tenant string, kind blobref.Kind, id string) string {
+	return escapeSegment(tenant) + "/" + string(kind) + "/" + escapeSegment(id) + "/"
 }
 
 func escapeSegment(s string) string {

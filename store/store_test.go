@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/wakepoint/wakepoint/store"
+	"github.com/wakepoint/wakepoint/store/blobref"
 )
 
 var acme = store.Key{Tenant: "acme", TaskID: "task_1"}
@@ -378,6 +380,17 @@ func TestListAndDelete(t *testing.T) {
 		a := put(t, s, acme, "a").Ref
 		b := put(t, s, store.Key{Tenant: "acme", TaskID: "task_10"}, "b").Ref
 		c := put(t, s, odd, "c").Ref
+		// A run of the same id is another owner, also of the same content.
+		ofRun := put(t, s, store.Key{Tenant: "acme", RunID: "task_1"}, "a").Ref
+		oddRun := put(t, s, store.Key{Tenant: odd.Tenant, RunID: odd.TaskID}, "c").Ref
+		if ofRun != blobref.ForRun("acme", "task_1", sha([]byte("a"))) {
+			t.Errorf("%s: the content of a run is %s", name, ofRun)
+		}
+		for ref, want := range map[string]string{ofRun: "a", oddRun: "c"} {
+			if got, err := s.Get(t.Context(), ref, ""); err != nil || string(got) != want {
+				t.Errorf("%s: get of %s: %q, %v", name, ref, got, err)
+			}
+		}
 		if got, err := s.Get(t.Context(), c, ""); err != nil || string(got) != "c" {
 			t.Errorf("%s: get of odd names: %q, %v", name, got, err)
 		}
@@ -385,8 +398,8 @@ func TestListAndDelete(t *testing.T) {
 			tenant, taskID string
 			want           []string
 		}{
-			{"", "", []string{c, a, b}},
-			{"acme", "", []string{a, b}},
+			{"", "", []string{c, oddRun, ofRun, a, b}},
+			{"acme", "", []string{ofRun, a, b}},
 			{"acme", "task_1", []string{a}},
 			{odd.Tenant, odd.TaskID, []string{c}},
 			{"acm", "", nil},
@@ -401,6 +414,10 @@ func TestListAndDelete(t *testing.T) {
 				}
 			}
 		}
+		// Those of runs come before those of tasks.
+		if got := refs(t, s, "acme", ""); !slices.IsSorted(got) {
+			t.Errorf("%s: list in the order %q", name, got)
+		}
 		for range 2 { // the second time there is nothing to delete
 			if err := s.Delete(t.Context(), a); err != nil {
 				t.Errorf("%s: delete: %v", name, err)
@@ -409,8 +426,8 @@ func TestListAndDelete(t *testing.T) {
 		if _, err := s.Get(t.Context(), a, ""); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("%s: get after delete: %v, want ErrNotFound", name, err)
 		}
-		if got := refs(t, s, "acme", ""); !cmp.Equal(got, []string{b}) {
-			t.Errorf("%s: after delete %q, want %q", name, got, b)
+		if got := refs(t, s, "acme", ""); !cmp.Equal(got, []string{ofRun, b}) {
+			t.Errorf("%s: after delete %q, want %q and %q", name, got, ofRun, b)
 		}
 	}
 }
@@ -448,7 +465,8 @@ func TestBadReferences(t *testing.T) {
 	h := sha([]byte("secret"))
 	for _, ref := range []string{
 		"", "blob:", "blob:../outside", "blob:../task/../" + h, "blob:acme/task/../../../outside",
-		"blob:/task/" + outside + "/" + h, "file://" + outside, "blob:acme/task/t/" + strings.ToUpper(h), outside,
+		"blob:../run/../" + h, "blob:acme/run/../../../outside", "blob:acme/run/r/" + strings.ToUpper(h), "blob:acme/run//" + h,
+		"blob:/run/" + outside + "/" + h, "blob:/task/" + outside + "/" + h, "file://" + outside, "blob:acme/task/t/" + strings.ToUpper(h), outside,
 	} {
 		_, getErr := s.Get(t.Context(), ref, "")
 		_, _, rangeErr := s.Range(t.Context(), ref, "", 0, 10)
@@ -464,15 +482,25 @@ func TestBadReferences(t *testing.T) {
 	if _, err := os.Stat(outside); err != nil {
 		t.Errorf("the file outside: %v", err)
 	}
-	for _, key := range []store.Key{{}, {Tenant: "..", TaskID: "t"}, {Tenant: "a/b", TaskID: "t"}, {Tenant: "a", TaskID: "../../x"}, {Tenant: "a", TaskID: ""}} {
+	for _, key := range []store.Key{
+		{},
+		{Tenant: "..", TaskID: "t"},
+		{Tenant: "a/b", TaskID: "t"},
+		{Tenant: "a", TaskID: "../../x"},
+		{Tenant: "a", TaskID: ""},
+		{Tenant: "..", RunID: "r"},
+		{Tenant: "a", RunID: "../../x"},
+		{Tenant: "a", RunID: ".."},
+		{Tenant: "a", TaskID: "t", RunID: "r"},
+	} {
 		if _, err := s.PutBytes(t.Context(), key, []byte("x"), ""); !errors.Is(err, store.ErrRef) {
 			t.Errorf("put for %+v: %v, want ErrRef", key, err)
 		}
 		if key == (store.Key{}) {
 			continue // lists everything
 		}
-		if key.TaskID == "" {
-			continue // lists the tenant
+		if key.TaskID == "" || key.RunID != "" {
+			continue // lists the tenant, or has no list of its own
 		}
 		for _, err := range s.List(t.Context(), key.Tenant, key.TaskID) {
 			if !errors.Is(err, store.ErrRef) {

@@ -2,6 +2,7 @@ package blobref_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,6 +31,47 @@ func TestRoundTrip(t *testing.T) {
 		if err := blobref.Check(tc.tenant, tc.taskID, hash); err != nil {
 			t.Errorf("Check: %v", err)
 		}
+		if kind, id := got.Owner(); kind != blobref.KindTask || id != tc.taskID {
+			t.Errorf("%s is of %s %s", ref, kind, id)
+		}
+		// A run may have every id that a task may have.
+		ref = blobref.ForRun(tc.tenant, tc.taskID, hash)
+		ofRun, err := blobref.Parse(ref)
+		if want := (blobref.Ref{Tenant: tc.tenant, RunID: tc.taskID, Hash: hash}); err != nil || ofRun != want {
+			t.Errorf("parsed %+v (%v), want %+v", ofRun, err, want)
+		}
+		if ofRun.String() != ref || ofRun == got {
+			t.Errorf("String = %s, want %s", ofRun, ref)
+		}
+		if err := ofRun.Check(); err != nil {
+			t.Errorf("Check: %v", err)
+		}
+		if kind, id := ofRun.Owner(); kind != blobref.KindRun || id != tc.taskID {
+			t.Errorf("%s is of %s %s", ref, kind, id)
+		}
+	}
+}
+
+// An object belongs to one task or one run.
+func TestCheckWantsOneOwner(t *testing.T) {
+	t.Parallel()
+	for rule, ref := range map[string]blobref.Ref{
+		"not both":                 {Tenant: "acme", TaskID: "t", RunID: "r", Hash: hash},
+		"taskId must not be empty": {Tenant: "acme", Hash: hash},
+		`runId must not be "."`:    {Tenant: "acme", RunID: "..", Hash: hash},
+		"tenant must not be empty": {RunID: "r", Hash: hash},
+		"hash must be":             {Tenant: "acme", RunID: "r"},
+	} {
+		if err := ref.Check(); !errors.Is(err, blobref.ErrRef) || !strings.Contains(err.Error(), rule) {
+			t.Errorf("%+v: %v, want %s", ref, err, rule)
+		}
+	}
+}
+
+func TestKindsAreInTheOrderOfReferences(t *testing.T) {
+	t.Parallel()
+	if got := blobref.Kinds(); !slices.IsSorted(got) || len(got) != 2 {
+		t.Errorf("the kinds are %v", got)
 	}
 }
 
@@ -39,7 +81,20 @@ func TestParseNamesTheBrokenRule(t *testing.T) {
 		"empty":           {"", `begin with "blob:"`},
 		"other scheme":    {"s3:acme/task/t/" + hash, `begin with "blob:"`},
 		"absolute":        {"blob:/etc/task/passwd/" + hash, "<tenant>/task/<taskId>/<sha256>"},
-		"no task":         {"blob:acme/run/t/" + hash, "<tenant>/task/<taskId>/<sha256>"},
+		"no task":         {"blob:acme/tusk/t/" + hash, "<tenant>/run/<runId>/<sha256>"},
+		"kind up":         {"blob:acme/../t/" + hash, "<tenant>/run/<runId>/<sha256>"},
+		"other case":      {"blob:acme/Run/t/" + hash, "<tenant>/run/<runId>/<sha256>"},
+		"run too short":   {"blob:acme/run/" + hash, "<tenant>/run/<runId>/<sha256>"},
+		"run in a run":    {"blob:acme/run/r/run/r/" + hash, "<tenant>/run/<runId>/<sha256>"},
+		"no id of a run":  {"blob:acme/run//" + hash, "runId must not be empty"},
+		"run up":          {"blob:acme/run/../" + hash, `runId must not be "." or ".."`},
+		"run here":        {"blob:acme/run/./" + hash, `runId must not be "." or ".."`},
+		"run, escaped":    {"blob:acme/run/..%2ftask/" + hash, "runId must consist of"},
+		"run, back slash": {`blob:acme/run/..\x/` + hash, "runId must consist of"},
+		"run, zero byte":  {"blob:acme/run/r\x00/" + hash, "runId must consist of"},
+		"long id of run":  {"blob:acme/run/" + strings.Repeat("i", 129) + "/" + hash, "runId must have at most 128"},
+		"run, short hash": {"blob:acme/run/r/" + hash[:63], "hash must be"},
+		"no id of a task": {"blob:acme/task//" + hash, "taskId must not be empty"},
 		"too few parts":   {"blob:acme/task/" + hash, "<tenant>/task/<taskId>/<sha256>"},
 		"too many parts":  {"blob:acme/task/t/" + hash + "/x", "<tenant>/task/<taskId>/<sha256>"},
 		"no tenant":       {"blob:/task/t/" + hash, "tenant must not be empty"},
@@ -84,6 +139,9 @@ func TestErrorsQuoteShortly(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add("blob:acme/task/t/" + hash)
 	f.Add("blob:../task/../" + hash)
+	f.Add("blob:acme/run/r/" + hash)
+	f.Add("blob:acme/run/../" + hash)
+	f.Add("blob:acme/run/task/" + hash)
 	f.Fuzz(func(t *testing.T, ref string) {
 		r, err := blobref.Parse(ref)
 		if err != nil {
@@ -95,7 +153,14 @@ func FuzzParse(f *testing.F) {
 		if r.String() != ref {
 			t.Fatalf("%q came back as %q", ref, r)
 		}
-		for _, part := range []string{r.Tenant, r.TaskID} {
+		if (r.TaskID == "") == (r.RunID == "") {
+			t.Fatalf("%q has not one owner: %+v", ref, r)
+		}
+		if err := r.Check(); err != nil {
+			t.Fatalf("%q was parsed and breaks a rule: %v", ref, err)
+		}
+		_, id := r.Owner()
+		for _, part := range []string{r.Tenant, id} {
 			if part == "" || part == "." || part == ".." || strings.ContainsAny(part, "/\\%\x00") {
 				t.Fatalf("%q has the part %q", ref, part)
 			}
