@@ -84,7 +84,7 @@ func Put(ctx context.Context, st *store.Store, tenant, runID string, data []byte
 	case st == nil:
 		return nil, ErrNoStore
 	}
-	ref, err := st.PutBytes(ctx, runKey(tenant, runID), data, typeJSON)
+	ref, err := st.PutBytes(ctx, RunKey(tenant, runID), data, typeJSON)
 	if err != nil {
 		return nil, err
 	}
