@@ -165,7 +165,8 @@ func (r *Run) prune() {
 	}
 	var keep []Call
 	for _, c := range r.Calls {
-		if c.TakenAt == 0 || needed(c) {
+		// One whose start is under way may yet say that it has a task.
+		if c.TakenAt == 0 || c.Starting || needed(c) {
 			keep = append(keep, c)
 			continue
 		}
@@ -215,7 +216,7 @@ func (r *Run) resultsDue() bool {
 
 // standing is the state of a run that has not ended.
 func (r *Run) standing() State {
-	asks := slices.ContainsFunc(r.Calls, func(c Call) bool { return c.State == CallApproval || c.State == CallAsking })
+	asks := slices.ContainsFunc(r.Calls, func(c Call) bool { return c.asksPerson() })
 	open := slices.ContainsFunc(r.Calls, func(c Call) bool { return !c.State.Ended() })
 	switch {
 	case r.Ending != nil:
@@ -228,6 +229,12 @@ func (r *Run) standing() State {
 		return StateWaitingInput
 	}
 	return StateWaitingTool
+}
+
+// asksPerson tells whether a person's move is next, here or in the run that does the
+// work of the call.
+func (c Call) asksPerson() bool {
+	return c.State == CallApproval || c.State == CallAsking || c.State == CallOpen && c.Asks
 }
 
 // end ends a call.

@@ -271,7 +271,10 @@ func (r *Run) commit(e *Event) {
 func (r *Run) conclude(e *Event, onFinal string) {
 	r.release(e.AtMs)
 	for i := range r.Calls {
-		if c := &r.Calls[i]; c.Background && onFinal != OnFinalDetach {
+		c := &r.Calls[i]
+		// Nobody releases or decides about a call of a run that has ended.
+		begins := c.State == CallReady || c.State == CallOpen
+		if c.Background && (onFinal != OnFinalDetach || !begins) {
 			c.giveUp(e.AtMs, "runtime", "the run has ended")
 		}
 	}

@@ -177,7 +177,22 @@ func Inline(b []byte, contentType string) *Content {
 	return &Content{Data: b, Hash: Hash(b), Bytes: int64(len(b)), ContentType: contentType}
 }
 
-func (in Input) digest() string { return Hash([]byte(in.Source + "\x00" + string(in.Content)))[:32] }
+func (in Input) digest() string {
+	return Hash([]byte(in.Source + "\x00" + string(asStored(in.Content))))[:32]
+}
+
+// asStored gives JSON as it is written within JSON: a record that was stored and read
+// is compared with what somebody sends anew.
+func asStored(b json.RawMessage) []byte {
+	if out, err := json.Marshal(b); err == nil {
+		return out
+	}
+	return b
+}
+
+// longest is the longest time that is taken, in ms: sums with it stay exact, also in the
+// JSON of other languages.
+const longest = 1 << 53
 
 func (in Input) validate() error {
 	if err := checkText("input.inputId", in.InputID, domain.MaxCallbackID, true); err != nil {

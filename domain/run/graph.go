@@ -62,7 +62,6 @@ func (c ToolCall) validate(at string) error {
 	if err := checkText(at+".idempotencyKey", c.IdempotencyKey, domain.MaxRef, false); err != nil {
 		return err
 	}
-	const longest = 1 << 53
 	switch {
 	case len(c.Input) > MaxCallInput:
 		return domain.Invalid(at+".input", "must be at most %d bytes, it has %d", MaxCallInput, len(c.Input))

@@ -57,6 +57,10 @@ func Next(r Run, nowMs int64) Plan {
 	p.Close = ended && len(p.Start) == 0 && len(p.Cancel) == 0 && len(p.Detach) == 0 && !starting
 	if !ended {
 		for _, d := range deadlines(r) {
+			if d.event == "" && d.atMs <= nowMs {
+				// It is offered already. What has come would hide what is yet to come.
+				continue
+			}
 			if p.WakeAtMs == 0 || d.atMs < p.WakeAtMs {
 				p.WakeAtMs, p.WakeFor = d.atMs, d.what
 			}

@@ -71,6 +71,8 @@ type Call struct {
 	CancelSent bool                  `json:"cancelSent,omitempty"`
 	// Starting says that its start is under way, so that it may have a task.
 	Starting bool `json:"starting,omitempty"`
+	// Asks says that the run that does its work asks a person something.
+	Asks bool `json:"asks,omitempty"`
 	// ExpiresAtMs is the task's deadline, if known.
 	ExpiresAtMs int64 `json:"expiresAtMs,omitempty"`
 
@@ -277,7 +279,6 @@ func (c Create) validate() error {
 	if err := domain.CheckID("runId", c.ID); err != nil {
 		return err
 	}
-	const longest = 1 << 53
 	l := c.Limits
 	switch {
 	case c.NowMs < 0 || c.NowMs > longest:

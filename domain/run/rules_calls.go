@@ -1,0 +1,238 @@
+package run
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+
+	"github.com/wakepoint/wakepoint/domain"
+)
+
+func knownCall(r Run, e Event) bool { return r.call(e.Call) >= 0 }
+
+// the gives the call that an event is about.
+func (r *Run) the(e *Event) *Call { return &r.Calls[r.call(e.Call)] }
+
+func callIn(states ...CallState) func(Run, Event) bool {
+	return func(r Run, e Event) bool { return slices.Contains(states, r.Calls[r.call(e.Call)].State) }
+}
+
+func callEnded(r Run, e Event) bool { return r.Calls[r.call(e.Call)].State.Ended() }
+
+var callRules = []Rule{
+	{
+		On: on(EventCallEnded), When: "the state is not that of an end", Kind: domain.Rejects,
+		check: func(_ Run, e Event) error {
+			if e.End == nil || !e.End.State.Ended() {
+				return domain.Invalid("end.state", "must be that of an end")
+			}
+			return nil
+		},
+	},
+	{
+		On: on(EventCallEnded), From: live, When: "the run had lost patience with it", To: "its end is a new input", Kind: domain.Changes, Reason: ReasonInput,
+		guard: lostPatience, do: func(r *Run, e *Event) { r.lateEnd(*e) },
+	},
+	{
+		On: on(EventCallStarted, EventApprovalAsked, EventCallEnded, EventApprove, EventAnswer, EventCancelCall), When: "no such call is open",
+		Kind: domain.Refuses, Reason: ReasonUnknownCall, guard: func(r Run, e Event) bool { return !knownCall(r, e) },
+	},
+	{
+		On: on(EventCallStarted), When: "the call has ended meanwhile", To: "its task is remembered, to be told", Kind: domain.Notes, Reason: ReasonNoted,
+		guard: callEnded, do: func(r *Run, e *Event) { r.startedTooLate(e) },
+	},
+	{
+		On: on(EventCallStarted, EventApprovalAsked), When: "it waits for other calls, or its start for a person", Kind: domain.Refuses, Reason: ReasonUnchanged,
+		guard: func(r Run, e Event) bool {
+			return callIn(CallBlocked)(r, e) || e.Type == EventCallStarted && callIn(CallApproval, CallAsking)(r, e)
+		},
+	},
+	{
+		On: on(EventCallStarted), When: "it has a task already", Kind: domain.Repeats, Reason: ReasonUnchanged, guard: callIn(CallOpen),
+	},
+	{
+		On: on(EventCallStarted), To: "the call is open", Kind: domain.Changes, Reason: ReasonCallStarted,
+		do: func(r *Run, e *Event) { r.the(e).started(e.Started, CallOpen) },
+	},
+	{
+		On: on(EventApprovalAsked), When: "the call has ended meanwhile", To: "nobody waits for its start", Kind: domain.Notes, Reason: ReasonNoted,
+		guard: callEnded, do: func(r *Run, e *Event) { r.the(e).Starting = false },
+	},
+	{
+		On: on(EventApprovalAsked), When: "a person is asked, or has decided, or the call has a task", Kind: domain.Repeats, Reason: ReasonUnchanged,
+		guard: func(r Run, e Event) bool {
+			return callIn(CallApproval, CallAsking, CallOpen)(r, e) || r.the(&e).Approval != nil
+		},
+	},
+	{
+		On: on(EventApprovalAsked), When: "the run has ended, or the call is to be given up", To: "the call is cancelled", Kind: domain.Changes, Reason: ReasonCallEnded,
+		guard: func(r Run, e Event) bool { return r.State.Terminal() || r.the(&e).Cancel != nil },
+		do: func(r *Run, e *Event) {
+			r.the(e).end(e.AtMs, End{State: CallCancelled, Error: &domain.TaskError{Code: CodeCancelled, Message: "nobody was asked: it was given up before"}})
+		},
+	},
+	{
+		On: on(EventApprovalAsked), To: "a person is asked", Kind: domain.Changes, Reason: ReasonAsksApproval,
+		do: func(r *Run, e *Event) {
+			c := r.the(e)
+			to := CallApproval
+			if c.Tool == ToolAsk {
+				to = CallAsking
+			}
+			c.started(e.Started, to)
+		},
+	},
+	{
+		On: on(EventCallEnded), When: "it has a result already, and its start was still under way", To: "nobody waits for its start", Kind: domain.Notes, Reason: ReasonNoted,
+		guard: func(r Run, e Event) bool { return callEnded(r, e) && r.the(&e).Starting },
+		do:    func(r *Run, e *Event) { r.the(e).Starting = false },
+	},
+	{On: on(EventCallEnded), When: "it has a result already", Kind: domain.Repeats, Reason: ReasonDuplicateResult, guard: callEnded},
+	{
+		On: on(EventCallEnded), To: "the call has its result", Kind: domain.Changes, Reason: ReasonCallEnded,
+		do: func(r *Run, e *Event) {
+			c, end := r.the(e), *e.End
+			if end.State == CallCancelled && c.Cancel != nil && c.Cancel.Reason != "" {
+				end.Error = cancelledError(c.Cancel)
+			}
+			c.end(e.AtMs, end)
+			r.account(end.Usage)
+		},
+	},
+	{
+		On: on(EventNoted), To: "nobody is told twice", Kind: domain.Notes, Reason: ReasonNoted,
+		do: func(r *Run, e *Event) { r.noted(*e) },
+	},
+}
+
+func (c *Call) started(s *Started, to CallState) {
+	c.State, c.Starting = to, false
+	if s == nil {
+		return
+	}
+	c.TaskID, c.SubRunID, c.WaiterID, c.Title, c.ExpiresAtMs, c.UntilMs = s.TaskID, s.SubRunID, s.WaiterID, cut(s.Title), s.ExpiresAtMs, s.UntilMs
+}
+
+// startedTooLate remembers the task of a call that the run waits for no longer.
+func (r *Run) startedTooLate(e *Event) {
+	c := r.the(e)
+	c.Starting = false
+	if e.Started == nil || c.TaskID != "" || c.SubRunID != "" {
+		return
+	}
+	c.TaskID, c.SubRunID, c.WaiterID = e.Started.TaskID, e.Started.SubRunID, e.Started.WaiterID
+	if c.Error != nil && c.Error.Code == CodeWaitTimeout {
+		r.detach(*c)
+	}
+}
+
+// lostPatience tells whether the run waits no longer for a call whose work goes on. One
+// whose start is under way has no task yet that could be detached.
+func lostPatience(r Run, e Event) bool {
+	if r.detached(e.Call) >= 0 {
+		return true
+	}
+	i := r.call(e.Call)
+	return i >= 0 && r.Calls[i].Starting && r.Calls[i].State == CallFailed && r.Calls[i].Error != nil && r.Calls[i].Error.Code == CodeWaitTimeout
+}
+
+func (r Run) detached(k Key) int {
+	return slices.IndexFunc(r.Detached, func(d Detached) bool { return d.Key == k })
+}
+
+func (r *Run) detach(c Call) {
+	keep := r.Detached[max(len(r.Detached)-MaxOpen+1, 0):]
+	r.Detached = append(slices.Clone(keep), Detached{Key: c.Key, Tool: c.Tool, TaskID: c.TaskID, SubRunID: c.SubRunID, WaiterID: c.WaiterID})
+}
+
+// LateEnd is the content of the input that a task sends with whose end the run had lost
+// patience.
+type LateEnd struct {
+	Kind        string            `json:"kind"`
+	ToolCallID  string            `json:"toolCallId"`
+	AskedAtStep int               `json:"askedAtStep"`
+	Tool        string            `json:"tool"`
+	TaskID      string            `json:"taskId,omitempty"`
+	State       CallState         `json:"state"`
+	ResultRef   string            `json:"resultRef,omitempty"`
+	ResultHash  string            `json:"resultHash,omitempty"`
+	ContentType string            `json:"contentType,omitempty"`
+	Error       *domain.TaskError `json:"error,omitempty"`
+}
+
+// KindLateEnd is the kind of a [LateEnd], and SourceTask the source of its input.
+const (
+	KindLateEnd = "late-result"
+	SourceTask  = "task"
+)
+
+func (r *Run) lateEnd(e Event) {
+	r.account(e.End.Usage)
+	var d Detached
+	if i := r.detached(e.Call); i >= 0 {
+		d = r.Detached[i]
+		r.Detached = slices.Delete(r.Detached, i, i+1)
+	} else {
+		c := r.the(&e)
+		c.Starting = false
+		d = Detached{Key: c.Key, Tool: c.Tool}
+	}
+	if len(r.Inputs) >= MaxInputs {
+		return
+	}
+	late := LateEnd{
+		Kind: KindLateEnd, ToolCallID: d.ID, AskedAtStep: d.Step, Tool: d.Tool, TaskID: d.TaskID, State: e.End.State,
+		ResultRef: e.End.ResultRef, ResultHash: e.End.ResultHash, ContentType: e.End.ContentType,
+	}
+	if e.End.Error != nil {
+		err := *e.End.Error
+		err.Details = nil
+		late.Error = &err
+	}
+	content, err := json.Marshal(late)
+	if err != nil {
+		return
+	}
+	// One task may be that of several calls, and a person may have used the id.
+	id := "late-" + d.TaskID + d.SubRunID
+	for n := 2; ; n++ {
+		if _, seen := r.said(id); !seen {
+			break
+		}
+		id = "late-" + d.TaskID + d.SubRunID + "-" + strconv.Itoa(n)
+	}
+	r.Inputs = append(r.Inputs, Input{InputID: id, Content: content, Source: SourceTask, AtMs: e.AtMs})
+}
+
+// What [EventNoted] says was done.
+const (
+	NotedStarting = "starting"
+	NotedCancel   = "cancel-sent"
+	NotedDetach   = "detach-sent"
+	// NotedAsks and NotedAnswered say that the run that does the work of a call asks a
+	// person something, and that it does no more.
+	NotedAsks = "asks"
+	// NotedInput says what a call's input is, now that its references are resolved.
+	NotedInput    = "input"
+	NotedAnswered = "answered"
+)
+
+func (r *Run) noted(e Event) {
+	if i := r.call(e.Call); i >= 0 {
+		switch e.Reason {
+		case NotedStarting:
+			r.Calls[i].Starting = r.Calls[i].State == CallReady
+		case NotedCancel:
+			r.Calls[i].CancelSent = true
+		case NotedInput:
+			if json.Valid(e.Answer) {
+				r.Calls[i].Input = e.Answer
+			}
+		case NotedAsks, NotedAnswered:
+			r.Calls[i].Asks = e.Reason == NotedAsks
+		}
+	}
+	if i := r.detached(e.Call); i >= 0 && e.Reason == NotedDetach {
+		r.Detached[i].Sent = true
+	}
+}
