@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/wakepoint/wakepoint/domain"
 )
@@ -51,17 +53,33 @@ func CheckPlan(calls []ToolCall) error {
 	if len(calls) == 0 {
 		return domain.Invalid("plan", "must have at least one call")
 	}
-	if err := checkCalls(calls); err != nil {
-		return err
+	for i, c := range calls {
+		if c.Background {
+			return domain.Invalid("plan["+strconv.Itoa(i)+"].background", "must be absent: a plan ends with its calls")
+		}
 	}
-	return checkInputs(calls)
+	err := checkCalls(calls)
+	if err == nil {
+		err = checkInputs(calls)
+	}
+	var invalid *domain.InvalidError
+	if errors.As(err, &invalid) {
+		return domain.Invalid(strings.Replace(invalid.Field, "toolCalls", "plan", 1), "%s", invalid.Rule)
+	}
+	return err
 }
+
+// CheckInput checks something that is to be said to a run, without looking at the run.
+func CheckInput(in Input) error { return in.validate() }
 
 // checkInputs refuses at once what is too much for a run with nothing open.
 func checkInputs(calls []ToolCall) error {
 	total := 0
-	for _, c := range calls {
+	for i, c := range calls {
 		total += len(c.Input)
+		if len(c.Input) > 0 && !json.Valid(c.Input) {
+			return domain.Invalid("toolCalls["+strconv.Itoa(i)+"].input", "must be valid JSON")
+		}
 	}
 	if total > MaxCallInputs {
 		return domain.Invalid("toolCalls", "must have inputs of at most %d bytes together, they have %d", MaxCallInputs, total)

@@ -77,10 +77,10 @@ func TestCheckPlan(t *testing.T) {
 	}{
 		"sound":            {[]run.ToolCall{call("a"), call("b", "a")}, ""},
 		"empty":            {nil, "plan"},
-		"a repeated id":    {[]run.ToolCall{call("a"), call("a")}, "toolCalls[1].toolCallId"},
-		"a cycle":          {[]run.ToolCall{call("a", "b"), call("b", "a")}, "toolCalls"},
-		"unknown need":     {[]run.ToolCall{call("a", "z")}, "toolCalls[0].dependsOn"},
-		"too much of them": {[]run.ToolCall{big, bigger, biggest}, "toolCalls"},
+		"a repeated id":    {[]run.ToolCall{call("a"), call("a")}, "plan[1].toolCallId"},
+		"a cycle":          {[]run.ToolCall{call("a", "b"), call("b", "a")}, "plan"},
+		"unknown need":     {[]run.ToolCall{call("a", "z")}, "plan[0].dependsOn"},
+		"too much of them": {[]run.ToolCall{big, bigger, biggest}, "plan"},
 	} {
 		err := run.CheckPlan(tc.calls)
 		var invalid *domain.InvalidError
