@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	sdkclient "go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/wakepoint/wakepoint/config"
@@ -86,7 +87,11 @@ func (a *app) worker(ctx context.Context, f workerFlags) error {
 		return &failure{code: codeConfig, message: "open the store of results: " + err.Error(), cause: err}
 	}
 	defer func() { _ = blobs.Close() }()
-	w, err := worker.New(worker.Options{Temporal: c, Config: cfg, Store: blobs, Host: f.host, Logger: logger, Getenv: a.env.get})
+	calls, err := a.calls(cfg, c, e.options.Namespace, blobs, logger)
+	if err != nil {
+		return err
+	}
+	w, err := worker.New(worker.Options{Temporal: c, Config: cfg, Store: blobs, Host: f.host, Logger: logger, Getenv: a.env.get, Calls: calls})
 	if err != nil {
 		return &failure{code: codeConfig, message: err.Error(), hint: hintTools(cfg), cause: err}
 	}
@@ -103,6 +108,22 @@ func (a *app) worker(ctx context.Context, f workerFlags) error {
 	}
 	<-ctx.Done()
 	return nil
+}
+
+// calls is the client by which runs submit their calls: a call is subject to the rules
+// of any submission.
+func (a *app) calls(cfg *config.Config, temporal sdkclient.Client, namespace string, blobs *store.Store, logger *slog.Logger) (*starter.RunCalls, error) {
+	secret, err := config.Secret(cfg, a.env.get)
+	if err != nil {
+		// Only calls with an idempotency key or a cache need it, and they say so.
+		logger.Warn("the installation's secret cannot be had; calls of runs with an idempotency key are refused", "error", err)
+		secret = nil
+	}
+	c, err := starter.New(starter.Options{Temporal: temporal, Config: cfg, Store: blobs, Secret: secret, Namespace: namespace, Logger: logger})
+	if err != nil {
+		return nil, err
+	}
+	return c.Calls(), nil
 }
 
 // workerStarted says what runs, when nobody supervises it.

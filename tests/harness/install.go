@@ -50,7 +50,7 @@ func Install(t testing.TB, e *Engine, tenant, yaml string, executors map[string]
 	must(t, err)
 	in.Options = worker.Options{
 		Temporal: c, Config: cfg, Store: st, DataDir: filepath.Join(dir, "data"), Host: "h-" + tenant, Executors: executors,
-		Logger: slog.New(slog.DiscardHandler),
+		Logger: slog.New(slog.DiscardHandler), Calls: in.Client.Calls(),
 	}
 	t.Cleanup(in.StopWorker)
 	return in
