@@ -10,9 +10,11 @@ import (
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/wakepoint/wakepoint/domain"
+	"github.com/wakepoint/wakepoint/domain/run"
 	"github.com/wakepoint/wakepoint/store"
 	"github.com/wakepoint/wakepoint/store/blobref"
 	"github.com/wakepoint/wakepoint/workflows/protocol"
@@ -25,21 +27,22 @@ type Stored interface {
 	SweepTemporary(ctx context.Context, before time.Time) (int, error)
 }
 
-// maxGroup bounds how many results of one task are in memory at a time.
+// maxGroup bounds how many blobs of one task or run are in memory at a time.
 const maxGroup = 1000
 
-// SweepBlobs deletes the results of a tenant whose task is gone or whose lifetime is
-// over, and what crashes in the middle of storing left behind. It heartbeats where it
-// is, so that the next try goes on from there; it is safe to repeat, because what it
-// deleted is not listed any more. An engine that gives no answer ends the try:
-// nothing is deleted of which it is not known what became of its task.
+// SweepBlobs deletes the results of tasks and the contents of runs of a tenant whose task
+// or run is gone or whose lifetime is over, and what crashes in the middle of storing
+// left behind. It heartbeats where it is, so that the next try goes on from there; it is
+// safe to repeat, because what it deleted is not listed any more. An engine that gives
+// no answer ends the try: nothing is deleted of which it is not known what became of its
+// task or run.
 func (a *Activities) SweepBlobs(ctx context.Context, req protocol.SweepInput) (protocol.SweepReport, error) {
 	s, err := a.sweeper(ctx, req)
 	if err != nil {
 		return protocol.SweepReport{}, err
 	}
 	defer s.beat(ctx)()
-	if err := s.results(ctx); err != nil {
+	if err := s.blobs(ctx); err != nil {
 		return protocol.SweepReport{}, err
 	}
 	if !req.DryRun {
@@ -135,11 +138,11 @@ func (s *sweeper) report(ctx context.Context) (protocol.SweepReport, error) {
 	return r, ctx.Err()
 }
 
-// results goes through the stored results, those of one task together. Stores list
-// them so; one that does not only costs more look-ups.
-func (s *sweeper) results(ctx context.Context) error {
+// blobs goes through what is stored, that of one task or run together. Stores list it
+// so; one that does not only costs more look-ups.
+func (s *sweeper) blobs(ctx context.Context) error {
 	var group []store.Info
-	var of string
+	var of owner
 	done := s.mark().Cursor
 	for info, err := range s.a.o.Stored.List(ctx, s.req.Tenant, "") {
 		if err != nil {
@@ -154,19 +157,20 @@ func (s *sweeper) results(ctx context.Context) error {
 			// next sweep.
 			continue
 		}
-		if ref.TaskID != of || len(group) == maxGroup {
+		kind, id := ref.Owner()
+		if o := (owner{kind, id}); o != of || len(group) == maxGroup {
 			if err := s.group(ctx, of, group); err != nil {
 				return err
 			}
-			group, of = group[:0], ref.TaskID
+			group, of = group[:0], o
 		}
 		group = append(group, info)
 	}
 	return s.group(ctx, of, group)
 }
 
-// group decides about results of one task.
-func (s *sweeper) group(ctx context.Context, taskID string, all []store.Info) error {
+// group decides about blobs of one task or run.
+func (s *sweeper) group(ctx context.Context, of owner, all []store.Info) error {
 	if len(all) == 0 {
 		return nil
 	}
@@ -178,7 +182,7 @@ func (s *sweeper) group(ctx context.Context, taskID string, all []store.Info) er
 		}
 	}
 	if len(old) > 0 {
-		if err := s.old(ctx, taskID, old, now); err != nil {
+		if err := s.old(ctx, of, old, now); err != nil {
 			return err
 		}
 	}
@@ -190,19 +194,19 @@ func (s *sweeper) group(ctx context.Context, taskID string, all []store.Info) er
 	return nil
 }
 
-// old decides about results that may be due.
-func (s *sweeper) old(ctx context.Context, taskID string, old []store.Info, now time.Time) error {
-	f, err := s.a.fateOf(ctx, s.req.Tenant, taskID)
+// old decides about blobs that may be due.
+func (s *sweeper) old(ctx context.Context, of owner, old []store.Info, now time.Time) error {
+	f, err := s.a.fateOf(ctx, s.req.Tenant, of)
 	if err != nil {
 		return s.unclear(ctx, err)
 	}
 	for _, b := range old {
-		why := f.result(s.a.o.Lifetimes, b.ModTime, now)
+		why := f.blob(of, s.a.o.Lifetimes, b.ModTime, now)
 		if why == dueNot {
 			continue
 		}
 		if !s.req.DryRun {
-			if sure, err := s.a.unchanged(ctx, s.req.Tenant, taskID, f); err != nil || !sure {
+			if sure, err := s.a.unchanged(ctx, s.req.Tenant, of, f); err != nil || !sure {
 				return err
 			}
 			if err := s.a.o.Stored.Delete(ctx, b.Ref); err != nil {
@@ -226,22 +230,22 @@ func (s *sweeper) unclear(ctx context.Context, err error) error {
 	return err
 }
 
-// unreadableError is a closed run whose record cannot be read.
+// unreadableError is a closed workflow whose record cannot be read.
 type unreadableError struct {
-	taskID string
-	err    error
+	owner owner
+	err   error
 }
 
 func (e *unreadableError) Error() string {
-	return "read the record of task " + e.taskID + ": " + e.err.Error()
+	return "read the record of " + e.owner.String() + ": " + e.err.Error()
 }
 
 func (e *unreadableError) Unwrap() error { return e.err }
 
-// fateOf asks the engine what became of a task. An error says that this is not known.
-func (a *Activities) fateOf(ctx context.Context, tenant, taskID string) (fate, error) {
-	id := protocol.TaskWorkflowID(tenant, taskID)
-	d, err := a.o.Tasks.DescribeWorkflow(ctx, id, "")
+// fateOf asks the engine what became of a task or a run. An error says that this is not
+// known.
+func (a *Activities) fateOf(ctx context.Context, tenant string, o owner) (fate, error) {
+	d, err := a.o.Tasks.DescribeWorkflow(ctx, o.workflowID(tenant), "")
 	var missing *serviceerror.NotFound
 	switch {
 	case errors.As(err, &missing):
@@ -259,32 +263,60 @@ func (a *Activities) fateOf(ctx context.Context, tenant, taskID string) (fate, e
 	if d.WorkflowCloseTime == nil {
 		return f, nil
 	}
+	read := a.ofTaskRecord
+	if o.kind == blobref.KindRun {
+		read = a.ofRunRecord
+	}
+	end, found, err := read(ctx, a.o.Tasks.GetWorkflow(ctx, o.workflowID(tenant), f.runID))
+	switch {
+	case err != nil && noAnswer(ctx, err):
+		return fate{}, err
+	case err != nil:
+		return fate{}, &unreadableError{o, err}
+	case !found:
+		// It left no record, because it was terminated.
+		f.closed, f.until = true, d.WorkflowCloseTime.Add(a.o.Lifetimes.unrecorded(o))
+		return f, nil
+	case end.untilMs == 0:
+		return fate{}, &unreadableError{o, errors.New("it has not ended")}
+	}
+	f.closed, f.until, f.retryable = true, time.UnixMilli(end.untilMs), end.retryable
+	return f, nil
+}
+
+// ending is what a record says about the end of a task or a run.
+type ending struct {
+	// untilMs is when the lifetime of what it left is over; 0 if it has not ended.
+	untilMs   int64
+	retryable bool
+}
+
+func (a *Activities) ofTaskRecord(ctx context.Context, w client.WorkflowRun) (ending, bool, error) {
 	var rec protocol.TaskRecord
-	found := true
-	err = a.o.Tasks.GetWorkflow(ctx, id, f.runID).Get(ctx, &rec)
+	found, err := recordOf(ctx, w, &rec, protocol.RecordFrom)
+	return ending{rec.Task.KeptUntilMs(a.o.Lifetimes.Result.Milliseconds()), rec.Task.State != domain.StateSucceeded}, found, err
+}
+
+func (a *Activities) ofRunRecord(ctx context.Context, w client.WorkflowRun) (ending, bool, error) {
+	var rec protocol.RunRecord
+	found, err := recordOf(ctx, w, &rec, protocol.RunRecordFrom)
+	e := ending{retryable: rec.Run.State == run.StateFailed || rec.Run.State == run.StateExpired}
+	if rec.Run.EndedAtMs > 0 {
+		e.untilMs = rec.Run.EndedAtMs + a.o.Lifetimes.Result.Milliseconds()
+	}
+	return e, found, err
+}
+
+// recordOf reads the record of a closed workflow. False means that it left none.
+func recordOf[T any](ctx context.Context, w client.WorkflowRun, rec *T, from func(error, *T) (bool, error)) (bool, error) {
+	err := w.Get(ctx, rec)
 	switch {
 	case err == nil:
-	case noAnswer(ctx, err):
-		return fate{}, err
-	case !endOfRun(err):
-		return fate{}, &unreadableError{taskID, err}
-	default:
-		if found, err = protocol.RecordFrom(err, &rec); err != nil {
-			return fate{}, &unreadableError{taskID, err}
-		}
+		return true, nil
+	case noAnswer(ctx, err) || !endOfRun(err):
+		return false, err
 	}
-	f.closed = true
-	if !found {
-		// How long the results of its tool are kept is not known any more.
-		f.until = d.WorkflowCloseTime.Add(a.o.Lifetimes.Longest)
-		return f, nil
-	}
-	until := rec.Task.KeptUntilMs(a.o.Lifetimes.Result.Milliseconds())
-	if until == 0 {
-		return fate{}, &unreadableError{taskID, errors.New("it has not ended")}
-	}
-	f.until, f.retryable = time.UnixMilli(until), rec.Task.State != domain.StateSucceeded
-	return f, nil
+	return from(err, rec)
 }
 
 // endOfRun tells how a run closed from a failure to find out.
@@ -304,10 +336,10 @@ func noAnswer(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || errors.As(err, &engine) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// unchanged asks once more right before something is deleted: a task that was
+// unchanged asks once more right before something is deleted: a task or a run that was
 // retried or submitted anew meanwhile may need it.
-func (a *Activities) unchanged(ctx context.Context, tenant, taskID string, before fate) (bool, error) {
-	d, err := a.o.Tasks.DescribeWorkflow(ctx, protocol.TaskWorkflowID(tenant, taskID), "")
+func (a *Activities) unchanged(ctx context.Context, tenant string, o owner, before fate) (bool, error) {
+	d, err := a.o.Tasks.DescribeWorkflow(ctx, o.workflowID(tenant), "")
 	var missing *serviceerror.NotFound
 	switch {
 	case errors.As(err, &missing):

@@ -6,6 +6,7 @@ import (
 
 	"github.com/wakepoint/wakepoint/activities/tool"
 	"github.com/wakepoint/wakepoint/config"
+	"github.com/wakepoint/wakepoint/store/blobref"
 )
 
 // now is when the sweeps of these tests look.
@@ -22,7 +23,8 @@ func TestWhatIsDue(t *testing.T) {
 	for name, tc := range map[string]struct {
 		fate   fate
 		madeAt time.Time
-		// result is of a stored result; done, failed and unknown of a job of that state.
+		// result is of a stored result; done, failed and unknown of a job of that state. A
+		// content of a run goes as a job goes that did its work.
 		result, done, failed, unknown due
 	}{
 		"task gone":                     {gone, ago(6 * time.Hour), dueGone, dueGone, dueGone, dueGone},
@@ -40,6 +42,12 @@ func TestWhatIsDue(t *testing.T) {
 			t.Parallel()
 			if got := tc.fate.result(l, tc.madeAt, now); got != tc.result {
 				t.Errorf("a result: %q, want %q", got, tc.result)
+			}
+			if got := tc.fate.blob(ofTask("t"), l, tc.madeAt, now); got != tc.result {
+				t.Errorf("a result in the store: %q, want %q", got, tc.result)
+			}
+			if got := tc.fate.blob(owner{blobref.KindRun, "r"}, l, tc.madeAt, now); got != tc.done {
+				t.Errorf("a content of a run: %q, want %q", got, tc.done)
 			}
 			for s, want := range map[tool.State]due{
 				tool.StateSucceeded: tc.done, tool.StateFailed: tc.failed, tool.StateCancelled: tc.failed, tool.StateUnknown: tc.unknown,

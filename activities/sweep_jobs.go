@@ -90,7 +90,7 @@ func (s *sweeper) job(ctx context.Context, ex keeper, j tool.Listed) error {
 	if j.State == tool.StateRunning || !started.IsZero() && l.young(started, now) {
 		return nil
 	}
-	f, err := s.a.fateOf(ctx, s.req.Tenant, taskID)
+	f, err := s.a.fateOf(ctx, s.req.Tenant, ofTask(taskID))
 	if err != nil {
 		return s.unclear(ctx, err)
 	}
@@ -99,7 +99,7 @@ func (s *sweeper) job(ctx context.Context, ex keeper, j tool.Listed) error {
 		return nil
 	}
 	if !s.req.DryRun {
-		if sure, err := s.a.unchanged(ctx, s.req.Tenant, taskID, f); err != nil || !sure {
+		if sure, err := s.a.unchanged(ctx, s.req.Tenant, ofTask(taskID), f); err != nil || !sure {
 			return err
 		}
 		switch err := ex.Remove(ctx, j.Handle); {

@@ -27,15 +27,18 @@ import (
 type end struct {
 	status enums.WorkflowExecutionStatus
 	record protocol.TaskRecord
+	// agent is the record of one that is a run.
+	agent protocol.RunRecord
 	// failure is what reading the record gives.
 	failure error
 	runID   string
 }
 
-// engine knows tasks by their id and no others.
+// engine knows tasks and runs by their id and no others.
 type engine struct {
 	mu       sync.Mutex
 	tasks    map[string]end
+	runs     map[string]end
 	closedAt time.Time
 	down     error
 	// before is told of every description before it is given.
@@ -48,20 +51,20 @@ func (e *engine) ExecuteWorkflow(context.Context, client.StartWorkflowOptions, a
 }
 
 func (e *engine) DescribeWorkflow(_ context.Context, id, _ string) (*client.WorkflowExecutionDescription, error) {
-	_, taskID, err := protocol.ParseTaskWorkflowID(id)
+	known, name, err := e.named(id)
 	if err != nil {
 		return nil, err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.asked[taskID]++
+	e.asked[name]++
 	if e.before != nil {
-		e.before(taskID, e.asked[taskID])
+		e.before(name, e.asked[name])
 	}
 	if e.down != nil {
 		return nil, e.down
 	}
-	t, ok := e.tasks[taskID]
+	t, ok := known()[strings.TrimPrefix(name, "run ")]
 	if !ok {
 		return nil, serviceerror.NewNotFound("workflow not found")
 	}
@@ -73,6 +76,15 @@ func (e *engine) DescribeWorkflow(_ context.Context, id, _ string) (*client.Work
 	return d, nil
 }
 
+// named tells a task from a run: that of run r counts as "run r".
+func (e *engine) named(workflowID string) (known func() map[string]end, name string, err error) {
+	if _, runID, err := protocol.ParseRunWorkflowID(workflowID); err == nil {
+		return func() map[string]end { return e.runs }, "run " + runID, nil
+	}
+	_, taskID, err := protocol.ParseTaskWorkflowID(workflowID)
+	return func() map[string]end { return e.tasks }, taskID, err
+}
+
 // endedRun is the run of an end.
 type endedRun struct {
 	client.WorkflowRun
@@ -82,15 +94,23 @@ type endedRun struct {
 func (e *engine) GetWorkflow(_ context.Context, id, _ string) client.WorkflowRun {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	_, taskID, _ := protocol.ParseTaskWorkflowID(id)
-	return endedRun{end: e.tasks[taskID]}
+	known, name, _ := e.named(id)
+	return endedRun{end: known()[strings.TrimPrefix(name, "run ")]}
 }
 
 func (r endedRun) Get(_ context.Context, into any) error {
-	if r.failure == nil {
-		*into.(*protocol.TaskRecord) = r.record
+	if r.failure != nil {
+		return r.failure
 	}
-	return r.failure
+	switch into := into.(type) {
+	case *protocol.TaskRecord:
+		*into = r.record
+	case *protocol.RunRecord:
+		*into = r.agent
+	default:
+		return errors.New("this is no record")
+	}
+	return nil
 }
 
 // shelf is a store of results.
