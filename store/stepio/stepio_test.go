@@ -181,8 +181,13 @@ func TestResultsAreGivenAsFarAsTheyFit(t *testing.T) {
 		result, preview string
 		truncated       bool
 	}{
-		{`{ "a": 1 }`, "", false}, {`"a <b>\n"`, "", false}, {"", long[:run.MaxPreview], true},
-		{"", "\uFFFD\x00\uFFFD", true}, {`""`, "", false}, {`"yes"`, "", false}, {"", "", false},
+		{`{ "a": 1 }`, "", false},
+		{`"a <b>\n"`, "", false},
+		{"", long[:run.MaxPreview], true},
+		{"", "\uFFFD\x00\uFFFD", true},
+		{`""`, "", false},
+		{`"yes"`, "", false},
+		{"", "", false},
 	} {
 		r := got[i]
 		if string(r.Result) != want.result || r.Preview != want.preview || r.Truncated != want.truncated {
