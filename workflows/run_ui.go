@@ -2,7 +2,6 @@ package workflows
 
 import (
 	"fmt"
-	"net/url"
 	"strings"
 
 	"go.temporal.io/sdk/workflow"
@@ -104,7 +103,8 @@ func callTable(r run.Run, namespace string) string {
 	return b.String()
 }
 
-// link leads to a workflow's page in the Temporal UI.
+// link leads to a workflow's page in the Temporal UI. Of the characters that ids may have
+// only the slash means something in an address.
 func link(text, namespace, workflowID string) string {
-	return "[" + markdown.Text(text) + "](/namespaces/" + url.PathEscape(namespace) + "/workflows/" + url.PathEscape(workflowID) + ")"
+	return "[" + markdown.Text(text) + "](/namespaces/" + namespace + "/workflows/" + strings.ReplaceAll(workflowID, "/", "%2F") + ")"
 }

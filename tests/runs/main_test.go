@@ -82,3 +82,5 @@ func succeed(ctx context.Context, t testing.TB, in *harness.Installation, taskID
 	_, err := in.Client.Callback(ctx, taskID, domain.Callback{CallbackID: "done", Event: domain.Event{Type: domain.EventSucceed, Result: raw(result)}})
 	require.NoError(t, err)
 }
+
+func unmarshal(b []byte, into any) error { return json.Unmarshal(b, into) }
