@@ -145,6 +145,8 @@ type Client struct {
 	engine Engine
 	gates  gates
 	reads  sharer[snapshot]
+	// runReads are those of runs.
+	runReads sharer[runSnapshot]
 	// windows are how long the work of each tool usually takes.
 	windows *windows
 }
@@ -158,7 +160,7 @@ func New(o Options) (*Client, error) {
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("starter: %w", err)
 	}
-	return &Client{o: o, engine: o.Temporal, gates: newGates(o.MaxUpdatesInFlight), reads: newSharer[snapshot](), windows: newWindows()}, nil
+	return &Client{o: o, engine: o.Temporal, gates: newGates(o.MaxUpdatesInFlight), reads: newSharer[snapshot](), runReads: newSharer[runSnapshot](), windows: newWindows()}, nil
 }
 
 // Tools lists the declared tools in the order of the configuration.

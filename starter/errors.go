@@ -17,30 +17,40 @@ type Code string
 
 // The codes of an [Error].
 const (
-	CodeInvalid       Code = domain.CodeInvalid
-	CodeUnknownTool   Code = "unknown-tool"
-	CodeUnknownTask   Code = "unknown-task"
-	CodeUnknownKey    Code = "unknown-delivery"
-	CodeIDInUse       Code = "id-in-use"
-	CodeNotRetryable  Code = "not-retryable"
-	CodeNotEnded      Code = "not-ended"
-	CodeEnded         Code = "ended"
-	CodeNotSucceeded  Code = "not-succeeded"
-	CodeKeyReused     Code = "key-reused-for-other-task"
-	CodeConflict      Code = "conflict"
-	CodeNoLease       Code = "no-lease"
-	CodeNoLogs        Code = "no-logs"
-	CodeResultExpired Code = "result-expired"
-	CodeResultMissing Code = "result-missing"
-	CodeResultCorrupt Code = "result-corrupt"
-	CodeResultOutside Code = "result-outside"
-	CodeTerminated    Code = "terminated"
-	CodeWaitTimeout   Code = "wait-timeout"
-	CodeNoWorker      Code = "no-worker"
-	CodeUnavailable   Code = "unavailable"
-	CodeNotSetUp      Code = "not-set-up"
-	CodeDenied        Code = "denied"
-	CodeInternal      Code = "internal"
+	CodeInvalid        Code = domain.CodeInvalid
+	CodeUnknownTool    Code = "unknown-tool"
+	CodeUnknownTask    Code = "unknown-task"
+	CodeUnknownKey     Code = "unknown-delivery"
+	CodeUnknownRun     Code = "unknown-run"
+	CodeUnknownRuntime Code = "unknown-runtime"
+	CodeIDInUse        Code = "id-in-use"
+	CodeNotRetryable   Code = "not-retryable"
+	CodeNotEnded       Code = "not-ended"
+	CodeEnded          Code = "ended"
+	CodeNotSucceeded   Code = "not-succeeded"
+	CodeKeyReused      Code = "key-reused-for-other-task"
+	CodeConflict       Code = "conflict"
+	CodeNoStep         Code = "no-step"
+	CodeStepHeld       Code = "step-held"
+	CodeWrongRuntime   Code = "wrong-runtime"
+	CodeStaleToken     Code = "stale-token"
+	CodeCommitConflict Code = "commit-conflict"
+	CodeStepAhead      Code = "step-ahead"
+	CodeNothingToWait  Code = "nothing-to-wait-for"
+	CodeRunEnding      Code = "run-ending"
+	CodeNoLease        Code = "no-lease"
+	CodeNoLogs         Code = "no-logs"
+	CodeResultExpired  Code = "result-expired"
+	CodeResultMissing  Code = "result-missing"
+	CodeResultCorrupt  Code = "result-corrupt"
+	CodeResultOutside  Code = "result-outside"
+	CodeTerminated     Code = "terminated"
+	CodeWaitTimeout    Code = "wait-timeout"
+	CodeNoWorker       Code = "no-worker"
+	CodeUnavailable    Code = "unavailable"
+	CodeNotSetUp       Code = "not-set-up"
+	CodeDenied         Code = "denied"
+	CodeInternal       Code = "internal"
 )
 
 // CodeInfo says what a code means and whether the same call can succeed later.
@@ -58,13 +68,23 @@ func Codes() []CodeInfo {
 		{CodeUnknownTool, "no tool of that name is declared", false},
 		{CodeUnknownTask, "no task has that id, or its retention is over", false},
 		{CodeUnknownKey, "nothing was delivered under that key, or its retention is over", false},
+		{CodeUnknownRun, "no run has that id, or its retention is over", false},
+		{CodeUnknownRuntime, "no runtime of that name is declared", false},
 		{CodeIDInUse, "the id or the idempotency key belongs to a submission that asks for something else", false},
-		{CodeNotRetryable, "the task succeeded, so there is nothing to retry", false},
-		{CodeNotEnded, "the task has not ended yet", true},
-		{CodeEnded, "the task has ended and takes nothing more", false},
-		{CodeNotSucceeded, "the task has no result, because it did not succeed", false},
+		{CodeNotRetryable, "there is nothing to retry: the task succeeded, or the run succeeded or was cancelled", false},
+		{CodeNotEnded, "the task or the run has not ended yet", true},
+		{CodeEnded, "the task or the run has ended and takes nothing more", false},
+		{CodeNotSucceeded, "the task or the run has no result, because it did not succeed", false},
 		{CodeKeyReused, "the delivery key was used for another task", false},
 		{CodeConflict, "the request contradicts what is there", false},
+		{CodeNoStep, "the run has no step to be taken now", true},
+		{CodeStepHeld, "another runtime holds the step, and its lease has not run out", true},
+		{CodeWrongRuntime, "the run belongs to another version of the runtime", false},
+		{CodeStaleToken, "the step token is not that of the newest attempt, or the step was committed by another one", false},
+		{CodeCommitConflict, "the step was committed with another answer", false},
+		{CodeStepAhead, "an earlier step has not been committed", false},
+		{CodeNothingToWait, "the commit asks for nothing, and nothing is open: the run would wait for ever", false},
+		{CodeRunEnding, "the run is on its way to its end and takes no step any more", false},
 		{CodeNoLease, "the task holds no lease for that attempt", false},
 		{CodeNoLogs, "the task has no logs that can be read", false},
 		{CodeResultExpired, "the result has been deleted, its lifetime is over", false},
@@ -72,7 +92,7 @@ func Codes() []CodeInfo {
 		{CodeResultCorrupt, "the stored result is not what the task recorded", false},
 		{CodeResultOutside, "the result lies outside of the blob store; its reference is all there is", false},
 		{CodeTerminated, "the workflow was terminated or timed out in Temporal and left no record", false},
-		{CodeWaitTimeout, "the caller's own patience is over; the task goes on", true},
+		{CodeWaitTimeout, "the caller's own patience is over; the task or the run goes on", true},
 		{CodeNoWorker, "no worker answered in time", true},
 		{CodeUnavailable, "the engine cannot be reached or is overloaded", true},
 		{CodeNotSetUp, "the engine lacks the namespace or the search attributes", false},
@@ -96,30 +116,40 @@ type Error struct {
 
 // The sentinels of the codes.
 var (
-	ErrInvalid       = &Error{Code: CodeInvalid}
-	ErrUnknownTool   = &Error{Code: CodeUnknownTool}
-	ErrUnknownTask   = &Error{Code: CodeUnknownTask}
-	ErrUnknownKey    = &Error{Code: CodeUnknownKey}
-	ErrIDInUse       = &Error{Code: CodeIDInUse}
-	ErrNotRetryable  = &Error{Code: CodeNotRetryable}
-	ErrNotEnded      = &Error{Code: CodeNotEnded}
-	ErrEnded         = &Error{Code: CodeEnded}
-	ErrNotSucceeded  = &Error{Code: CodeNotSucceeded}
-	ErrKeyReused     = &Error{Code: CodeKeyReused}
-	ErrConflict      = &Error{Code: CodeConflict}
-	ErrNoLease       = &Error{Code: CodeNoLease}
-	ErrNoLogs        = &Error{Code: CodeNoLogs}
-	ErrResultExpired = &Error{Code: CodeResultExpired}
-	ErrResultMissing = &Error{Code: CodeResultMissing}
-	ErrResultCorrupt = &Error{Code: CodeResultCorrupt}
-	ErrResultOutside = &Error{Code: CodeResultOutside}
-	ErrTerminated    = &Error{Code: CodeTerminated}
-	ErrWaitTimeout   = &Error{Code: CodeWaitTimeout}
-	ErrNoWorker      = &Error{Code: CodeNoWorker}
-	ErrUnavailable   = &Error{Code: CodeUnavailable}
-	ErrNotSetUp      = &Error{Code: CodeNotSetUp}
-	ErrDenied        = &Error{Code: CodeDenied}
-	ErrInternal      = &Error{Code: CodeInternal}
+	ErrInvalid        = &Error{Code: CodeInvalid}
+	ErrUnknownTool    = &Error{Code: CodeUnknownTool}
+	ErrUnknownTask    = &Error{Code: CodeUnknownTask}
+	ErrUnknownKey     = &Error{Code: CodeUnknownKey}
+	ErrUnknownRun     = &Error{Code: CodeUnknownRun}
+	ErrUnknownRuntime = &Error{Code: CodeUnknownRuntime}
+	ErrIDInUse        = &Error{Code: CodeIDInUse}
+	ErrNotRetryable   = &Error{Code: CodeNotRetryable}
+	ErrNotEnded       = &Error{Code: CodeNotEnded}
+	ErrEnded          = &Error{Code: CodeEnded}
+	ErrNotSucceeded   = &Error{Code: CodeNotSucceeded}
+	ErrKeyReused      = &Error{Code: CodeKeyReused}
+	ErrConflict       = &Error{Code: CodeConflict}
+	ErrNoStep         = &Error{Code: CodeNoStep}
+	ErrStepHeld       = &Error{Code: CodeStepHeld}
+	ErrWrongRuntime   = &Error{Code: CodeWrongRuntime}
+	ErrStaleToken     = &Error{Code: CodeStaleToken}
+	ErrCommitConflict = &Error{Code: CodeCommitConflict}
+	ErrStepAhead      = &Error{Code: CodeStepAhead}
+	ErrNothingToWait  = &Error{Code: CodeNothingToWait}
+	ErrRunEnding      = &Error{Code: CodeRunEnding}
+	ErrNoLease        = &Error{Code: CodeNoLease}
+	ErrNoLogs         = &Error{Code: CodeNoLogs}
+	ErrResultExpired  = &Error{Code: CodeResultExpired}
+	ErrResultMissing  = &Error{Code: CodeResultMissing}
+	ErrResultCorrupt  = &Error{Code: CodeResultCorrupt}
+	ErrResultOutside  = &Error{Code: CodeResultOutside}
+	ErrTerminated     = &Error{Code: CodeTerminated}
+	ErrWaitTimeout    = &Error{Code: CodeWaitTimeout}
+	ErrNoWorker       = &Error{Code: CodeNoWorker}
+	ErrUnavailable    = &Error{Code: CodeUnavailable}
+	ErrNotSetUp       = &Error{Code: CodeNotSetUp}
+	ErrDenied         = &Error{Code: CodeDenied}
+	ErrInternal       = &Error{Code: CodeInternal}
 )
 
 // Error gives code and message.
@@ -239,7 +269,7 @@ func classify(err error) *Error {
 	case errors.As(err, &denied):
 		return fail(CodeDenied, "check the credentials for the engine", "permission denied")
 	case errors.As(err, &notReady):
-		return fail(CodeUnavailable, "the worker fails on this task: read its log", "the workflow is not ready")
+		return fail(CodeUnavailable, "the worker fails on this workflow: read its log", "the workflow is not ready")
 	case errors.As(err, &pre) && noPoller(pre):
 		return fail(CodeNoWorker, hintWorker, "no worker is polling")
 	case errors.As(err, &notAllowed):

@@ -53,7 +53,8 @@ func (c *Client) read(ctx context.Context, taskID string) (snapshot, error) {
 
 func (c *Client) readNow(ctx context.Context, taskID string) (snapshot, error) {
 	for lap := 0; ; lap++ {
-		desc, open, err := c.query(ctx, taskID)
+		var desc protocol.Description
+		open, err := c.query(ctx, c.aTask(taskID), &desc)
 		if err != nil {
 			return snapshot{}, err
 		}
@@ -67,63 +68,61 @@ func (c *Client) readNow(ctx context.Context, taskID string) (snapshot, error) {
 	}
 }
 
-// query asks an open workflow. The engine itself refuses the query of a closed
-// one, which would otherwise be replayed by a worker from its beginning.
-func (c *Client) query(ctx context.Context, taskID string) (protocol.Description, bool, error) {
+// subject is the workflow that a read is about, and how errors name it.
+type subject struct {
+	workflowID, name string
+	unknown          func() *Error
+	// instead is what to do when it was terminated.
+	instead string
+}
+
+func (c *Client) aTask(taskID string) subject {
+	return subject{c.workflowID(taskID), "task " + taskID, func() *Error { return unknownTask(taskID) }, "submit a new task; what the task knew is in the history of its workflow, in the Temporal UI"}
+}
+
+// query asks an open workflow to describe itself. The engine itself refuses the query
+// of a closed one, which would otherwise be replayed by a worker from its beginning.
+func (c *Client) query(ctx context.Context, of subject, into any) (open bool, err error) {
 	wait, cancel := context.WithTimeout(ctx, c.o.QueryTimeout)
 	defer cancel()
 	resp, err := c.engine.QueryWorkflowWithOptions(wait, &client.QueryWorkflowWithOptionsRequest{
-		WorkflowID: c.workflowID(taskID), QueryType: protocol.QueryDescribe, QueryRejectCondition: enums.QUERY_REJECT_CONDITION_NOT_OPEN,
+		WorkflowID: of.workflowID, QueryType: protocol.QueryDescribe, QueryRejectCondition: enums.QUERY_REJECT_CONDITION_NOT_OPEN,
 	})
 	switch {
 	case err == nil && resp.QueryRejected != nil:
 		if resp.QueryRejected.GetStatus() == enums.WORKFLOW_EXECUTION_STATUS_PAUSED {
-			return protocol.Description{}, false, fail(CodeNoWorker, "unpause the workflow in Temporal", "task %s is paused in Temporal", taskID)
+			return false, fail(CodeNoWorker, "unpause the workflow in Temporal", "%s is paused in Temporal", of.name)
 		}
-		return protocol.Description{}, false, nil
+		return false, nil
 	case err == nil:
-		var d protocol.Description
-		if err := resp.QueryResult.Get(&d); err != nil {
-			return protocol.Description{}, false, fail(CodeInternal, "", "the answer of task %s cannot be read", taskID).because(err)
+		if err := resp.QueryResult.Get(into); err != nil {
+			return false, fail(CodeInternal, "", "the answer of %s cannot be read", of.name).because(err)
 		}
-		return d, true, nil
+		return true, nil
 	case notFound(err):
-		return protocol.Description{}, false, unknownTask(taskID).because(err)
+		return false, of.unknown().because(err)
 	}
-	return protocol.Description{}, false, c.silence(ctx, taskID, err)
+	return false, c.silence(ctx, of, err)
 }
 
 // silence finds out who did not answer: the engine or the worker.
-func (c *Client) silence(ctx context.Context, taskID string, err error) error {
+func (c *Client) silence(ctx context.Context, of subject, err error) error {
 	if ctx.Err() != nil || !transient(err) {
 		return err
 	}
 	const quick = 2 * time.Second
 	probe, cancel := context.WithTimeout(ctx, quick)
 	defer cancel()
-	if _, up := c.engine.DescribeWorkflow(probe, c.workflowID(taskID), ""); up != nil {
+	if _, up := c.engine.DescribeWorkflow(probe, of.workflowID, ""); up != nil {
 		return err
 	}
-	return fail(CodeNoWorker, hintWorker, "no worker answers for task %s", taskID).because(err)
+	return fail(CodeNoWorker, hintWorker, "no worker answers for %s", of.name).because(err)
 }
 
 // readClosed reads the record of a closed workflow. No worker is needed.
 func (c *Client) readClosed(ctx context.Context, taskID string) (snapshot, error) {
-	d, err := c.engine.DescribeWorkflow(ctx, c.workflowID(taskID), "")
-	switch {
-	case err != nil && notFound(err):
-		return snapshot{}, unknownTask(taskID).because(err)
-	case err != nil:
-		return snapshot{}, err
-	}
-	switch d.Status {
-	case enums.WORKFLOW_EXECUTION_STATUS_RUNNING, enums.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW, enums.WORKFLOW_EXECUTION_STATUS_PAUSED:
-		return snapshot{}, errReopened
-	case enums.WORKFLOW_EXECUTION_STATUS_TERMINATED, enums.WORKFLOW_EXECUTION_STATUS_TIMED_OUT:
-		return snapshot{}, terminated(taskID, d.Status)
-	default:
-	}
-	rec, err := c.recordOf(ctx, taskID, d.WorkflowExecution.RunID)
+	of, rec := c.aTask(taskID), &protocol.TaskRecord{}
+	d, err := c.closed(ctx, of, rec, func(err error) (bool, error) { return protocol.RecordFrom(err, rec) })
 	if err != nil {
 		return snapshot{}, err
 	}
@@ -138,33 +137,47 @@ func (c *Client) readClosed(ctx context.Context, taskID string) (snapshot, error
 	}, nil
 }
 
-func terminated(taskID string, status enums.WorkflowExecutionStatus) *Error {
+// closed gets the record of a workflow from how it closed: from its result into rec,
+// or by from out of the error. errReopened says that it is open.
+func (c *Client) closed(ctx context.Context, of subject, rec any, from func(error) (bool, error)) (*client.WorkflowExecutionDescription, error) {
+	d, err := c.engine.DescribeWorkflow(ctx, of.workflowID, "")
+	switch {
+	case err != nil && notFound(err):
+		return d, of.unknown().because(err)
+	case err != nil:
+		return d, err
+	}
+	switch d.Status {
+	case enums.WORKFLOW_EXECUTION_STATUS_RUNNING, enums.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW, enums.WORKFLOW_EXECUTION_STATUS_PAUSED:
+		return d, errReopened
+	case enums.WORKFLOW_EXECUTION_STATUS_TERMINATED, enums.WORKFLOW_EXECUTION_STATUS_TIMED_OUT:
+		return d, of.terminated(d.Status)
+	default:
+	}
+	err = c.engine.GetWorkflow(ctx, of.workflowID, d.WorkflowExecution.RunID).Get(ctx, rec)
+	if err == nil || ctx.Err() != nil {
+		return d, err
+	}
+	found, broken := from(err)
+	switch {
+	case found && broken != nil:
+		return d, fail(CodeInternal, "look at the workflow in the Temporal UI", "the record of %s cannot be read", of.name).because(broken)
+	case found:
+		return d, nil
+	}
+	return d, of.noRecord(err)
+}
+
+func (of subject) terminated(status enums.WorkflowExecutionStatus) *Error {
 	how := "was terminated"
 	if status == enums.WORKFLOW_EXECUTION_STATUS_TIMED_OUT {
 		how = "timed out"
 	}
-	return fail(CodeTerminated, "submit a new task; what the task knew is in the history of its workflow, in the Temporal UI",
-		"the workflow of task %s %s in Temporal and left no record", taskID, how)
+	return fail(CodeTerminated, of.instead, "the workflow of %s %s in Temporal and left no record", of.name, how)
 }
 
-// recordOf gets the record from how a run closed.
-func (c *Client) recordOf(ctx context.Context, taskID, runID string) (*protocol.TaskRecord, error) {
-	rec := &protocol.TaskRecord{}
-	err := c.engine.GetWorkflow(ctx, c.workflowID(taskID), runID).Get(ctx, rec)
-	if err == nil {
-		return rec, nil
-	}
-	if ctx.Err() != nil {
-		return nil, err
-	}
-	return rec, c.recordFrom(taskID, err, rec)
-}
-
-// recordFrom takes the record out of the error that closed a run.
-func (c *Client) recordFrom(taskID string, err error, rec *protocol.TaskRecord) error {
-	if found, broken := protocol.RecordFrom(err, rec); found {
-		return c.decoded(taskID, broken)
-	}
+// noRecord says why the error that closed a workflow holds no record.
+func (of subject) noRecord(err error) error {
 	var (
 		app    *temporal.ApplicationError
 		killed *temporal.TerminatedError
@@ -174,20 +187,13 @@ func (c *Client) recordFrom(taskID string, err error, rec *protocol.TaskRecord) 
 	case errors.As(err, &app) && app.Type() == protocol.ErrTypeInvalid:
 		return invalid(problemOf(app))
 	case errors.As(err, &app):
-		return fail(CodeInternal, "look at the workflow in the Temporal UI", "the workflow of task %s failed without a record", taskID).because(err)
+		return fail(CodeInternal, "look at the workflow in the Temporal UI", "the workflow of %s failed without a record", of.name).because(err)
 	case errors.As(err, &killed):
-		return terminated(taskID, enums.WORKFLOW_EXECUTION_STATUS_TERMINATED)
+		return of.terminated(enums.WORKFLOW_EXECUTION_STATUS_TERMINATED)
 	case errors.As(err, &late):
-		return terminated(taskID, enums.WORKFLOW_EXECUTION_STATUS_TIMED_OUT)
+		return of.terminated(enums.WORKFLOW_EXECUTION_STATUS_TIMED_OUT)
 	}
 	return err
-}
-
-func (c *Client) decoded(taskID string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fail(CodeInternal, "look at the workflow in the Temporal UI", "the record of task %s cannot be read", taskID).because(err)
 }
 
 // problemOf reads a refusal of bad input that crossed the engine.

@@ -187,7 +187,7 @@ func (c *Client) retryClosed(ctx context.Context, taskID string, s snapshot, req
 	in.Revision = protocol.Revision
 	options := c.startOptions(in.Create, in.Fingerprint)
 	options.WorkflowIDReusePolicy = enums.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY
-	if err := c.stillLast(ctx, taskID, s.runID, &options); err != nil {
+	if err := c.stillLast(ctx, c.workflowID(taskID), s.runID, &options); err != nil {
 		return Retried{}, err
 	}
 	_, err = c.engine.ExecuteWorkflow(ctx, options, protocol.WorkflowAsyncTask, in)
@@ -204,8 +204,8 @@ func (c *Client) retryClosed(ctx context.Context, taskID string, s snapshot, req
 // read: the engine would let this one begin, with an old record. It also carries
 // over what the UI shows, and who was the first to ask. Between this look and the start an attempt would have to
 // begin and fail within one call; see docs/rough-edges.md.
-func (c *Client) stillLast(ctx context.Context, taskID, runID string, options *client.StartWorkflowOptions) error {
-	d, err := c.engine.DescribeWorkflow(ctx, c.workflowID(taskID), "")
+func (c *Client) stillLast(ctx context.Context, workflowID, runID string, options *client.StartWorkflowOptions) error {
+	d, err := c.engine.DescribeWorkflow(ctx, workflowID, "")
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/wakepoint/wakepoint/domain"
 	"github.com/wakepoint/wakepoint/starter"
 	"github.com/wakepoint/wakepoint/starter/startertest"
+	"github.com/wakepoint/wakepoint/store"
 	"github.com/wakepoint/wakepoint/workflows/protocol"
 )
 
@@ -48,6 +49,8 @@ type world struct {
 	engine *startertest.Engine
 	clock  *atomic.Int64
 	config *config.Config
+	// store is that of the client, if it was given one.
+	store *store.Store
 }
 
 func setup(t testing.TB, change ...func(*starter.Options)) *world {
@@ -63,6 +66,7 @@ func setup(t testing.TB, change ...func(*starter.Options)) *world {
 	for _, c := range change {
 		c(&o)
 	}
+	w.store = o.Store
 	if w.Client, err = starter.New(o); err != nil {
 		t.Fatal(err)
 	}

@@ -127,6 +127,11 @@ func (c *Client) Submit(ctx context.Context, s Submission) (Submitted, error) {
 	if err != nil {
 		return Submitted{}, err
 	}
+	return c.submit(ctx, r)
+}
+
+// submit starts the task of a sound request.
+func (c *Client) submit(ctx context.Context, r request) (Submitted, error) {
 	if r.expected = c.windows.of(ctx, c, r.tool); r.expected != nil {
 		r.create.Policy.Expected = r.expected
 	}

@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/wakepoint/wakepoint/domain"
+	"github.com/wakepoint/wakepoint/domain/run"
 	"github.com/wakepoint/wakepoint/workflows/protocol"
 )
 
@@ -40,7 +41,7 @@ type message struct {
 // update sends a message and waits for its answer, for at most its time once it is
 // this caller's turn. While the outcome is unknown it is sent again under
 // the same update id, which applies it once. Errors: what the task refuses, as a
-// [domain.RefusedError] or an [ErrInvalid]; errNoAnswer, errClosed, and the
+// [domain.RefusedError] or an [ErrInvalid], a run as a [run.RefusedError]; errNoAnswer, errClosed, and the
 // engine's.
 func (c *Client) update(ctx context.Context, m message, answer any) error {
 	leave, err := c.gates.enter(ctx, m.workflowID)
@@ -111,10 +112,16 @@ func refusal(app *temporal.ApplicationError) error {
 			return fail(CodeInternal, "", "a refusal cannot be read").because(err)
 		}
 		return &domain.RefusedError{Outcome: out}
+	case protocol.ErrTypeRunRefused:
+		var out run.Outcome
+		if err := app.Details(&out); err != nil {
+			return fail(CodeInternal, "", "a refusal cannot be read").because(err)
+		}
+		return &run.RefusedError{Outcome: out}
 	case typeAborted:
 		return errClosed
 	}
-	return fail(CodeInternal, "check that worker and client are of the same version", "the task refused: %s", app.Message()).because(app)
+	return fail(CodeInternal, "check that worker and client are of the same version", "it was refused: %s", app.Message()).because(app)
 }
 
 // ask sends an update of a person, who is told what it came to: also a refusal is

@@ -82,6 +82,10 @@ var exitOf = map[string]int{
 	codeChild: ExitUnreachable, codeInterrupted: ExitInterrupted, codeTaskEnded: ExitTaskEnded, codeFailure: ExitFailure,
 
 	string(starter.CodeInvalid): ExitUsage, string(starter.CodeUnknownTool): ExitUsage,
+	string(starter.CodeUnknownRuntime): ExitUsage, string(starter.CodeUnknownRun): ExitUnknown,
+	string(starter.CodeNoStep): ExitConflict, string(starter.CodeStepHeld): ExitConflict, string(starter.CodeWrongRuntime): ExitConflict,
+	string(starter.CodeStaleToken): ExitConflict, string(starter.CodeCommitConflict): ExitConflict, string(starter.CodeStepAhead): ExitConflict,
+	string(starter.CodeNothingToWait): ExitConflict, string(starter.CodeRunEnding): ExitConflict,
 	string(starter.CodeUnknownTask): ExitUnknown, string(starter.CodeUnknownKey): ExitUnknown,
 	string(starter.CodeNotSucceeded): ExitTaskEnded, string(starter.CodeTerminated): ExitTaskEnded,
 	string(starter.CodeNoWorker): ExitUnreachable, string(starter.CodeUnavailable): ExitUnreachable,

@@ -26,6 +26,9 @@ func TestEveryCodeHasItsExitCode(t *testing.T) {
 	t.Parallel()
 	want := map[starter.Code]int{
 		starter.CodeInvalid: 2, starter.CodeUnknownTool: 2, starter.CodeUnknownTask: 3, starter.CodeUnknownKey: 3,
+		starter.CodeUnknownRuntime: 2, starter.CodeUnknownRun: 3,
+		starter.CodeNoStep: 6, starter.CodeStepHeld: 6, starter.CodeWrongRuntime: 6, starter.CodeStaleToken: 6, starter.CodeCommitConflict: 6,
+		starter.CodeStepAhead: 6, starter.CodeNothingToWait: 6, starter.CodeRunEnding: 6,
 		starter.CodeNotSucceeded: 4, starter.CodeTerminated: 4,
 		starter.CodeNoWorker: 5, starter.CodeUnavailable: 5, starter.CodeNotSetUp: 5, starter.CodeDenied: 5,
 		starter.CodeIDInUse: 6, starter.CodeNotRetryable: 6, starter.CodeNotEnded: 6, starter.CodeEnded: 6, starter.CodeKeyReused: 6,

@@ -50,8 +50,12 @@ func (e *Engine) ExecuteWorkflow(ctx context.Context, o client.StartWorkflowOpti
 		startedAtMs: e.Now(), status: enums.WORKFLOW_EXECUTION_STATUS_RUNNING, updates: make(map[string]answer),
 	}
 	var into any = &f.in
-	if f.typ == protocol.WorkflowDelivery {
+	switch f.typ {
+	case protocol.WorkflowDelivery:
 		into = &f.delivery
+	case protocol.WorkflowAgentRun:
+		f.agent = &agentRun{}
+		into = &f.agent.in
 	}
 	if err := converter.GetDefaultDataConverter().FromPayloads(f.input, into); err != nil {
 		return nil, err
@@ -127,6 +131,10 @@ func (e *Engine) DescribeWorkflow(ctx context.Context, workflowID, runID string)
 	d := &client.WorkflowExecutionDescription{RawResponse: &workflowservice.DescribeWorkflowExecutionResponse{}}
 	d.WorkflowExecution.ID, d.WorkflowExecution.RunID, d.Status = f.id, f.runID, f.status
 	d.Memo = f.memo()
+	if !f.open() {
+		at := time.UnixMilli(f.closedAtMs)
+		d.WorkflowCloseTime = &at
+	}
 	if p := domain.Next(f.task, e.Now()); f.open() && f.begun && p.Lease {
 		d.RawResponse.PendingActivities = append(d.RawResponse.PendingActivities, &workflowpb.PendingActivityInfo{
 			ActivityId: protocol.LeaseActivityID(f.task.Attempts), ActivityType: &commonpb.ActivityType{Name: protocol.ActivityLease},
@@ -157,33 +165,59 @@ func (e *Engine) FailSubmissions(workflowID, message, kind string) {
 	}
 }
 
-type events struct{ left []*historypb.HistoryEvent }
-
-func (i *events) HasNext() bool { return len(i.left) > 0 }
-
-func (i *events) Next() (*historypb.HistoryEvent, error) {
-	if len(i.left) == 0 {
-		return nil, io.EOF
-	}
-	next := i.left[0]
-	i.left = i.left[1:]
-	return next, nil
+// events is a history: its first event, and with a long poll one more for each change
+// of the engine until the run has closed.
+type events struct {
+	first *historypb.HistoryEvent
+	more  func() bool
+	id    int64
 }
 
-// GetWorkflowHistory gives the first event, which is all that a client needs.
-func (e *Engine) GetWorkflowHistory(_ context.Context, workflowID, runID string, _ bool, _ enums.HistoryEventFilterType) client.HistoryEventIterator {
+func (i *events) HasNext() bool { return i.first != nil || i.more != nil && i.more() }
+
+func (i *events) Next() (*historypb.HistoryEvent, error) {
+	i.id++
+	if first := i.first; first != nil {
+		i.first = nil
+		return first, nil
+	}
+	if i.more == nil {
+		return nil, io.EOF
+	}
+	return &historypb.HistoryEvent{EventId: i.id, EventType: enums.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED}, nil
+}
+
+// GetWorkflowHistory gives the first event, which is all that a client reads of it. A
+// long poll goes on with what a client waits for: that something has changed.
+func (e *Engine) GetWorkflowHistory(ctx context.Context, workflowID, runID string, longPoll bool, _ enums.HistoryEventFilterType) client.HistoryEventIterator {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.calls["GetWorkflowHistory"]++
 	f := e.run(workflowID, runID)
 	if f == nil {
 		return &events{}
 	}
-	return &events{left: []*historypb.HistoryEvent{{
+	out := &events{first: &historypb.HistoryEvent{
 		EventId: 1, EventType: enums.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED,
 		Attributes: &historypb.HistoryEvent_WorkflowExecutionStartedEventAttributes{
 			WorkflowExecutionStartedEventAttributes: &historypb.WorkflowExecutionStartedEventAttributes{Input: f.input},
 		},
-	}}}
+	}}
+	if longPoll {
+		seen := e.changed
+		out.more = func() bool {
+			select {
+			case <-seen:
+			case <-ctx.Done():
+				return false
+			}
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			seen = e.changed
+			return f.open()
+		}
+	}
+	return out
 }
 
 // QueryWorkflowWithOptions waits for a worker, unless the workflow has closed.
@@ -302,6 +336,9 @@ func (e *Engine) SignalWorkflow(ctx context.Context, workflowID, runID, name str
 	if n, ok := arg.(protocol.TaskFinished); ok && name == protocol.SignalTaskFinished {
 		f.finished = append(f.finished, n)
 	}
+	if s, ok := arg.(protocol.RunSaid); ok && name == protocol.SignalInput && f.agent != nil {
+		f.agent.said = append(f.agent.said, s)
+	}
 	if c, ok := arg.(domain.Callback); ok && name == protocol.SignalCallback {
 		f.signals = append(f.signals, c)
 	}
@@ -387,6 +424,8 @@ func (f *flow) attributes() map[string]string {
 		all[k.GetName()] = fmt.Sprint(v)
 	}
 	switch {
+	case f.agent != nil && f.agent.run.State != "":
+		all[protocol.AttrState.GetName()] = string(f.agent.run.State)
 	case f.typ != protocol.WorkflowAsyncTask:
 	case f.task.State.Terminal():
 		all[protocol.AttrState.GetName()] = string(f.task.State)

@@ -1,5 +1,5 @@
 // Package startertest has an engine for tests of whatever uses the client: it
-// keeps workflows in memory and plays AsyncTask and Delivery by the rules of
+// keeps workflows in memory and plays AsyncTask, AgentRun and Delivery by the rules of
 // domain, so that a test talks to real tasks without a server. Workers and the
 // engine itself can be taken away, and answers lost on their way.
 //
@@ -299,6 +299,8 @@ type flow struct {
 
 	// finished is what a run was told.
 	finished []protocol.TaskFinished
+	// agent is set for a run of an agent that was started by a client.
+	agent *agentRun
 }
 
 type answer struct {

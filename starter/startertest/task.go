@@ -20,6 +20,10 @@ func (e *Engine) settle(f *flow) {
 		e.settleDelivery(f)
 		return
 	}
+	if f.agent != nil {
+		e.settleRun(f)
+		return
+	}
 	if !f.begun && !e.begin(f) {
 		return
 	}
@@ -126,6 +130,9 @@ func (e *Engine) update(f *flow, name string, arg any) (any, error) {
 	}
 	if f.typ == protocol.WorkflowDelivery {
 		return f.record, nil
+	}
+	if f.agent != nil {
+		return e.updateRun(f, name, arg)
 	}
 	now := e.Now()
 	switch a := arg.(type) {
@@ -239,6 +246,9 @@ func (e *Engine) change(f *flow, ev domain.Event) (any, error) {
 func (e *Engine) describe(f *flow) any {
 	if f.typ == protocol.WorkflowDelivery {
 		return f.record
+	}
+	if f.agent != nil {
+		return e.describeRun(f)
 	}
 	now := e.Now()
 	v := domain.Describe(f.task, now)
