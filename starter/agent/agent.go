@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 
@@ -47,7 +48,8 @@ func problem(err error) *domain.TaskError {
 		out.Retryable = false
 	}
 	if len(out.Message) > domain.MaxErrorText {
-		out.Message = string([]rune(out.Message[:domain.MaxErrorText-4])) + "…"
+		const more = "…"
+		out.Message = strings.ToValidUTF8(out.Message[:domain.MaxErrorText-len(more)], "") + more
 	}
 	return out
 }

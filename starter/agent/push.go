@@ -22,7 +22,7 @@ import (
 // HandlerOptions is how a runtime of mode push answers.
 type HandlerOptions struct {
 	// Secrets verify the signature of Standard Webhooks; any of them may have signed, so
-	// that they can be changed. Default: none, and requests are not verified: only for a
+	// that they can be changed. [Secret] reads one. Default: none, and requests are not verified: only for a
 	// network that nobody else is in.
 	Secrets [][]byte
 	// Tolerance is how old a request may be. Default: 5 minutes.
@@ -36,6 +36,22 @@ type HandlerOptions struct {
 	Now func() time.Time
 	// Logger takes what goes wrong after a 202. Default: slog.Default.
 	Logger *slog.Logger
+}
+
+// Secret reads a secret as Standard Webhooks writes them, and as the worker reads the one
+// that wakepoint.yaml names: base64 after the prefix whsec_, or else the bytes as they are,
+// without surrounding white space.
+func Secret(text string) ([]byte, error) {
+	text = strings.TrimSpace(text)
+	rest, ok := strings.CutPrefix(text, "whsec_")
+	if !ok {
+		return []byte(text), nil
+	}
+	b, err := base64.StdEncoding.DecodeString(rest)
+	if err != nil {
+		return nil, errors.New("secret: must be base64 after whsec_")
+	}
+	return b, nil
 }
 
 // maxStep bounds a request: a checkpoint as large as it may be, and what stands beside.
