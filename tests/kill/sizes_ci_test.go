@@ -2,6 +2,8 @@
 
 package kill
 
+import "time"
+
 // killsPerMoment is how often each target is killed at each moment.
 const killsPerMoment = 1
 
@@ -11,3 +13,12 @@ func inThisRun(moment string, target int) bool {
 	order := map[string]int{"submit": 0, "exec": 1, "delivery": 2, "continue": 3, "slot": 2}
 	return order[moment] == target
 }
+
+// killedRuns is how many runs are under way while things are killed, and
+// killsPerRunMoment how often at each moment.
+const (
+	killedRuns        = 4
+	killsPerRunMoment = 1
+	strikesOneOf      = 1
+	runPatience       = 5 * time.Minute
+)
