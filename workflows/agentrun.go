@@ -141,6 +141,10 @@ func (r *agentRun) somethingHappened() bool {
 	return r.woken || r.finished.Len() > 0 || r.subEnded.Len() > 0 || r.subAsks.Len() > 0 || r.said.Len() > 0 || (r.root.Err() != nil && !r.cancelSeen)
 }
 
+// applyRun is [run.Apply]. The tests put faulty ones in its place, to see that they
+// would be found.
+var applyRun = run.Apply
+
 // apply lets an event happen. What it came to is in the transition; an error is that of
 // bad input.
 func (r *agentRun) apply(e run.Event) (run.Transition, error) {
@@ -150,7 +154,7 @@ func (r *agentRun) apply(e run.Event) (run.Transition, error) {
 	if s := r.r.Step; s != nil {
 		e.Jitter = domain.LotFor(r.r.ID, s.Number*1000+s.Failures)
 	}
-	tr, err := run.Apply(r.r, e)
+	tr, err := applyRun(r.r, e)
 	if err != nil {
 		return tr, err
 	}

@@ -105,6 +105,8 @@ func TestARunThatPushes(t *testing.T) {
 	e.at(90*time.Second, func() {
 		e.update(protocol.UpdateCommit, commitOf(2, w.steps[1].StepToken, final(`1`)), func(r *runReply) { require.NoError(t, r.err) })
 	})
-	e.run(pulls(func(in *protocol.RunInput) { in.Runtime = protocol.RuntimeBinding{Mode: protocol.ModePush, Name: "agent"} }))
+	e.run(pulls(func(in *protocol.RunInput) {
+		in.Runtime = protocol.RuntimeBinding{Mode: protocol.ModePush, Name: "agent"}
+	}))
 	require.Equal(t, run.StateSucceeded, e.record().State)
 }

@@ -134,7 +134,7 @@ func (r *agentRun) admit(e run.Event) error {
 		return nil
 	}
 	e.AtMs = r.nowMs()
-	tr, err := run.Apply(r.r, e)
+	tr, err := applyRun(r.r, e)
 	if err != nil {
 		return err
 	}

@@ -36,6 +36,7 @@ type runWorld struct {
 	inspect  func(protocol.WatchCallsRequest) (protocol.CallsFound, error)
 	push     func(protocol.PushStepRequest) (protocol.PushStepResult, error)
 	step     func(run.StepRequest) (run.StepResponse, error)
+	told     func(protocol.CancelTask)
 	begun    []protocol.CallStart
 	cancels  []protocol.CancelTask
 	watches  []protocol.WatchCallsRequest
@@ -96,6 +97,11 @@ func (w *runWorld) activities() map[string]any {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.cancels = append(w.cancels, r.Calls...)
+			for _, c := range r.Calls {
+				if w.told != nil {
+					w.told(c)
+				}
+			}
 			return nil
 		},
 		protocol.ActivityWatchCalls: func(_ context.Context, r protocol.WatchCallsRequest) (protocol.CallsFound, error) {
