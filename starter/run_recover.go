@@ -2,10 +2,10 @@ package starter
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
-	"github.com/wakepoint/wakepoint/domain/run"
 	"github.com/wakepoint/wakepoint/workflows/protocol"
 )
 
@@ -31,7 +31,11 @@ func (c *Client) RecoverRun(ctx context.Context, runID string, r protocol.Recove
 	if out.Calls == nil {
 		out.Calls = []protocol.CallDrift{}
 	}
-	_, err = refusedOr(runID, run.Outcome{}, err)
+	var e *Error
+	if errors.As(err, &e) && e.Code == CodeInvalid && e.Field == "" {
+		// It is not about the request: the run could not ask for its tasks.
+		return out, fail(CodeUnavailable, "repeat the call", "run %s could not be recovered: %s", runID, e.Message).because(err)
+	}
 	return out, err
 }
 
