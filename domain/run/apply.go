@@ -45,7 +45,11 @@ func Apply(r Run, e Event) (Transition, error) {
 			next.settle(e.AtMs)
 			return Transition{Run: next, Outcome: next.outcome(rule.Reason), Kept: true}, nil
 		case domain.Changes:
-			return rule.change(r, e), nil
+			tr := rule.change(r, e)
+			if err := checkRoom(r, tr.Run, e); err != nil {
+				return Transition{}, err
+			}
+			return tr, nil
 		}
 	}
 	return Transition{}, domain.Invalid("event.type", "must be a known one, %q is not", e.Type)
@@ -59,7 +63,7 @@ func (rule *Rule) fits(r Run, e Event) bool {
 
 func (rule *Rule) change(r Run, e Event) Transition {
 	next := r.clone()
-	entry := Entry{AtMs: e.AtMs, Event: string(e.Type), Reason: rule.Reason, Step: e.Step, ToolCallID: e.Call.ID, By: e.By, Text: cut(e.Reason)}
+	entry := Entry{AtMs: e.AtMs, Event: string(e.Type), Reason: rule.Reason, Step: e.Step, ToolCallID: e.Call.ID, By: cut(e.By), Text: cut(e.Reason)}
 	if e.Call.Step != 0 {
 		entry.Step = e.Call.Step
 	}
@@ -71,25 +75,15 @@ func (rule *Rule) change(r Run, e Event) Transition {
 		entry.Text = cut(e.Error.Error())
 	}
 	keep := next.History[max(len(next.History)-HistoryLimit+1, 0):]
-	next.History = append(append(make([]Entry, 0, len(keep)+1), keep...), entry)
+	next.History = newest(append(append(make([]Entry, 0, len(keep)+1), keep...), entry))
 	out := next.outcome(rule.Reason)
 	out.Changed = true
 	if e.Type == EventCommit && rule.Reason != ReasonStepRetry && rule.Reason != ReasonStepGivenUp && rule.Reason != ReasonLimit {
 		out.Step = e.Step
-		next.Commits = append(slices.Clone(next.Commits[max(len(next.Commits)-MaxCommits+1, 0):]), Commit{Step: e.Step, Token: e.Token, Digest: e.Digest, Outcome: out})
+		commit := Commit{Step: e.Step, Token: e.Token, Digest: e.Digest, Outcome: out}
+		next.Commits = newest(append(slices.Clone(next.Commits[max(len(next.Commits)-MaxCommits+1, 0):]), commit))
 	}
 	return Transition{Run: next, Outcome: out}
-}
-
-// cut bounds text that is kept for people.
-func cut(s string) string {
-	if len(s) > MaxText {
-		s = s[:MaxText]
-		for len(s) > 0 && s[len(s)-1]&0xC0 == 0x80 {
-			s = s[:len(s)-1]
-		}
-	}
-	return s
 }
 
 func (r Run) outcome(reason Reason) Outcome {
@@ -166,20 +160,31 @@ func (r *Run) prune() {
 	var keep []Call
 	for _, c := range r.Calls {
 		// One whose start is under way may yet say that it has a task.
-		if c.TakenAt == 0 || c.Starting || needed(c) {
+		if c.TakenAt == 0 {
 			keep = append(keep, c)
 			continue
 		}
-		// What a step has taken is shown, and no more.
-		c.Input, c.Answer, c.Approval = nil, nil, nil
-		if c.Error != nil {
-			e := *c.Error
-			e.Message, e.Details = cut(e.Message), nil
-			c.Error = &e
+		if c.Starting || needed(c) {
+			c.taken()
+			keep = append(keep, c)
+			continue
 		}
-		r.Done = append(slices.Clone(r.Done[max(len(r.Done)-MaxDone+1, 0):]), c)
+		c.taken()
+		c.Answer, c.DependsOn = nil, nil
+		r.Done = newest(append(slices.Clone(r.Done[max(len(r.Done)-MaxDone+1, 0):]), c))
 	}
 	r.Calls = keep
+}
+
+// taken drops what nobody needs of a call whose result a step has taken: it is shown, and
+// may be referred to, and no more.
+func (c *Call) taken() {
+	c.Input, c.Approval = nil, nil
+	if c.Error != nil {
+		e := *c.Error
+		e.Message, e.Details = cut(e.Message), nil
+		c.Error = &e
+	}
 }
 
 // finish makes an ending an end.
@@ -240,13 +245,9 @@ func (c Call) asksPerson() bool {
 // end ends a call.
 func (c *Call) end(nowMs int64, e End) {
 	c.State, c.EndedAtMs, c.Starting, c.UntilMs = e.State, max(nowMs, 1), false, 0
-	c.ResultRef, c.ResultHash, c.ContentType, c.ResultBytes, c.Answer = e.ResultRef, e.ResultHash, e.ContentType, e.Bytes, e.Answer
+	c.ResultRef, c.ResultHash, c.ContentType, c.ResultBytes, c.Answer = e.ResultRef, e.ResultHash, cut(e.ContentType), e.Bytes, e.Answer
 	if e.Error != nil {
-		err := *e.Error
-		if len(err.Details) > MaxErrorDetails {
-			err.Details = nil
-		}
-		c.Error = &err
+		c.Error = kept(e.Error)
 	}
 }
 
@@ -256,7 +257,7 @@ func (c *Call) giveUp(nowMs int64, by, why string) {
 	if c.State.Ended() || c.Cancel != nil {
 		return
 	}
-	c.Cancel = &domain.CancelRequest{AtMs: nowMs, By: by, Reason: cut(why)}
+	c.Cancel = &domain.CancelRequest{AtMs: nowMs, By: cut(by), Reason: cut(why)}
 	if c.State == CallOpen || c.Starting {
 		return
 	}

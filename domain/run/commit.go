@@ -122,8 +122,23 @@ func checkUsage(usage []Usage) error {
 
 func checkStepError(e Event) error {
 	resp := *e.Response
-	if err := checkText("error.message", resp.Error.Message, domain.MaxErrorText, false); err != nil {
-		return err
+	for _, f := range []struct {
+		name, text string
+		limit      int
+	}{
+		{"error.message", resp.Error.Message, domain.MaxErrorText},
+		{"error.code", resp.Error.Code, MaxText},
+		{"error.class", string(resp.Error.Class), MaxText},
+		{"error.severity", string(resp.Error.Severity), MaxText},
+	} {
+		if err := checkText(f.name, f.text, f.limit, false); err != nil {
+			return err
+		}
+	}
+	if len(resp.Error.Details) > 0 {
+		if err := checkJSON("error.details", resp.Error.Details, domain.MaxDetails); err != nil {
+			return err
+		}
 	}
 	if e.Checkpoint != nil || e.Final != nil || len(resp.ToolCalls) > 0 || len(resp.CancelCalls) > 0 || len(resp.Output) > 0 || resp.Await != "" {
 		return domain.Invalid("error", "must stand alone, but for usage: a step that failed does nothing else")
@@ -157,6 +172,9 @@ func checkAgainst(r Run, e Event) error {
 	}
 	for _, c := range resp.ToolCalls {
 		bytes += len(c.Input)
+	}
+	if n := len(r.Calls) - len(r.Step.Results) + len(resp.ToolCalls); n > MaxKept {
+		return domain.Invalid("toolCalls", "must be at most %d together with the calls that are open and those that they need, it would be %d", MaxKept, n)
 	}
 	if bytes > MaxCallInputs {
 		return domain.Invalid("toolCalls", "must have inputs of at most %d bytes together with those of all open calls, it would be %d", MaxCallInputs, bytes)
@@ -285,7 +303,7 @@ func (r *Run) takeInputs(ids []string) {
 	for _, id := range ids {
 		i := slices.IndexFunc(r.Inputs, func(in Input) bool { return in.InputID == id })
 		seen := SeenID{ID: id, Digest: r.Inputs[i].digest()}
-		r.InputIDs = append(slices.Clone(r.InputIDs[max(len(r.InputIDs)-MaxInputIDs+1, 0):]), seen)
+		r.InputIDs = newest(append(slices.Clone(r.InputIDs[max(len(r.InputIDs)-MaxInputIDs+1, 0):]), seen))
 		r.Inputs = slices.Delete(r.Inputs, i, i+1)
 	}
 }

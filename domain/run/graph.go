@@ -65,6 +65,8 @@ func (c ToolCall) validate(at string) error {
 	switch {
 	case len(c.Input) > MaxCallInput:
 		return domain.Invalid(at+".input", "must be at most %d bytes, it has %d", MaxCallInput, len(c.Input))
+	case len(c.Input) > 0 && !json.Valid(c.Input):
+		return domain.Invalid(at+".input", "must be valid JSON")
 	case c.WaitMs < 0 || c.WaitMs > longest:
 		return domain.Invalid(at+".waitMs", "must be >= 0, it is %d", c.WaitMs)
 	case c.TTLMs < 0 || c.TTLMs > longest:
@@ -123,8 +125,7 @@ const (
 	memberPointer = "pointer"
 )
 
-// References lists the references of an input in order. Input that is no JSON has none:
-// it comes back to the model as an invalid one.
+// References lists the references of an input in order. Input that is no JSON has none.
 func References(input json.RawMessage) ([]Reference, error) {
 	var refs []Reference
 	_, err := mapReferences(input, func(r Reference) (json.RawMessage, error) {

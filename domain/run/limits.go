@@ -4,6 +4,12 @@ package run
 // what a run carries over a continue-as-new below the 2 MiB at which Temporal refuses
 // a payload, whatever runtimes and people send.
 const (
+	// MaxOpenBytes is how large calls, answers and inputs may become together by what
+	// runtimes and people send, as JSON: commits, inputs, answers and decisions that would
+	// make them larger are refused. The rest of the 2 MiB is for what cannot be refused,
+	// 100 ends and 100 late ones with 2 KiB of reference and some error each, and for what
+	// is kept of the past.
+	MaxOpenBytes = 640 << 10
 	// MaxCheckpoint is the largest checkpoint.
 	MaxCheckpoint = 16 << 20
 	// MaxInline is the largest checkpoint or final answer that is kept in the run
@@ -23,8 +29,10 @@ const (
 	MaxCallInputs = 512 << 10
 	// MaxStepCalls is how many calls one step may ask for.
 	MaxStepCalls = 100
-	// MaxOpen is how many calls may be without a committed result.
+	// MaxOpen is how many calls may be without a committed result, and MaxKept how many
+	// are kept together with those whose results other calls still need.
 	MaxOpen = 100
+	MaxKept = 200
 	// MaxInput bounds one thing that is said to a run, MaxInputs and MaxInputBytes
 	// what waits for the next step together.
 	MaxInput      = 64 << 10
@@ -35,13 +43,18 @@ const (
 	MaxOutput      = 16 << 10
 	MaxOutputs     = 16
 	MaxOutputBytes = 64 << 10
-	// MaxErrorDetails is how large the details of a call's error may be to be kept.
-	MaxErrorDetails = 4 << 10
+	// MaxErrorMessage is how much of the message of a call's error is kept, and
+	// MaxErrorDetails how large its details may be to be kept.
+	MaxErrorMessage = 1 << 10
+	MaxErrorDetails = 1 << 10
 	MaxAnswer       = 16 << 10
 	MaxToken        = 128
 	MaxText         = 200
 	// MaxUsages is how many models one step may account for.
 	MaxUsages = 32
+	// MaxPastBytes bounds each of the lists of what is kept of the past, as JSON: calls,
+	// ids of inputs, entries of the history, commits.
+	MaxPastBytes = 64 << 10
 	// MaxCommits is how many commits are remembered, to tell a repeat from a conflict.
 	MaxCommits = 64
 	// MaxInputIDs is how many ids of inputs that a step has taken are remembered.

@@ -36,7 +36,7 @@ func from(states ...State) []State      { return states }
 
 // The rules: what comes from people who end or hold a run, steps, calls, what people
 // say. Documents, tests and Apply all read this one list.
-var rules = slices.Concat(stepRules, commitRules, callRules, personRules, inputRules, endingRules)
+var rules = slices.Concat(whoRules, stepRules, commitRules, callRules, personRules, inputRules, endingRules)
 
 // Rules gives a copy of the list.
 func Rules() []Rule { return slices.Clone(rules) }
@@ -165,6 +165,11 @@ func (r *Run) stepFails(e Event, err *domain.TaskError, giveUp bool) {
 	s := r.Step
 	if err == nil {
 		err = &domain.TaskError{Code: CodeStepFailed, Retryable: true, Message: "the runtime gave no reason"}
+	}
+	if len(err.Details) > domain.MaxDetails {
+		e := *err
+		e.Details = nil
+		err = &e
 	}
 	s.Held, s.LeaseUntilMs, s.Error = false, 0, err
 	s.Failures++

@@ -95,7 +95,10 @@ var callRules = []Rule{
 			if end.State == CallCancelled && c.Cancel != nil && c.Cancel.Reason != "" {
 				end.Error = cancelledError(c.Cancel)
 			}
+			answer := end.Answer
+			end.Answer = nil
 			c.end(e.AtMs, end)
+			r.keepAnswer(c, answer)
 			r.account(end.Usage)
 		},
 	},
@@ -186,7 +189,7 @@ func (r *Run) lateEnd(e Event) {
 	}
 	if e.End.Error != nil {
 		err := *e.End.Error
-		err.Details = nil
+		err.Code, err.Message, err.Details = cut(err.Code), cut(err.Message), nil
 		late.Error = &err
 	}
 	content, err := json.Marshal(late)
@@ -225,8 +228,9 @@ func (r *Run) noted(e Event) {
 		case NotedCancel:
 			r.Calls[i].CancelSent = true
 		case NotedInput:
-			if json.Valid(e.Answer) {
-				r.Calls[i].Input = e.Answer
+			before := r.Calls[i].Input
+			if r.Calls[i].Input = e.Answer; !json.Valid(e.Answer) || len(e.Answer) > len(before) && r.open() > MaxOpenBytes {
+				r.Calls[i].Input = before
 			}
 		case NotedAsks, NotedAnswered:
 			r.Calls[i].Asks = e.Reason == NotedAsks

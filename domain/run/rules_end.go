@@ -85,10 +85,13 @@ var endingRules = []Rule{
 		},
 	},
 	{
-		On: on(EventRetry), From: from(StateFailed, StateExpired), When: "the new time to live is not positive, though the deadline has passed", Kind: domain.Rejects,
+		On: on(EventRetry), From: from(StateFailed, StateExpired), When: "the new time to live is not positive, though the deadline has passed, or a limit is not one", Kind: domain.Rejects,
 		check: func(r Run, e Event) error {
 			if e.TTLMs < 0 || e.TTLMs > longest || e.TTLMs == 0 && r.ExpiresAtMs <= e.AtMs {
 				return domain.Invalid("ttlMs", "must be > 0, it is %d", e.TTLMs)
+			}
+			if e.Limits != nil {
+				return e.Limits.validate()
 			}
 			return nil
 		},

@@ -7,6 +7,19 @@ import (
 	"github.com/wakepoint/wakepoint/domain"
 )
 
+// whoRules come first: what people do begins with who they are.
+var whoRules = []Rule{
+	{
+		On: on(EventPause, EventUnpause, EventCancel, EventCancelCall, EventRetry), When: "who or why is malformed", Kind: domain.Rejects,
+		check: func(_ Run, e Event) error {
+			if err := checkText("by", e.By, domain.MaxWorker, false); err != nil {
+				return err
+			}
+			return checkText("reason", e.Reason, domain.MaxErrorText, false)
+		},
+	},
+}
+
 var personRules = []Rule{
 	{
 		On: on(EventApprove), When: "the decision is malformed", Kind: domain.Rejects,

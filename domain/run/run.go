@@ -279,23 +279,31 @@ func (c Create) validate() error {
 	if err := domain.CheckID("runId", c.ID); err != nil {
 		return err
 	}
-	l := c.Limits
 	switch {
 	case c.NowMs < 0 || c.NowMs > longest:
 		return domain.Invalid("nowMs", "must be a time, it is %d", c.NowMs)
 	case c.TTLMs <= 0 || c.TTLMs > longest:
 		return domain.Invalid("ttlMs", "must be > 0, it is %d", c.TTLMs)
-	case l.MaxSteps < 0 || l.MaxCalls < 0 || l.MaxOpenCalls < 0 || l.MaxTokens < 0 || !(l.MaxCostUSD >= 0):
-		return domain.Invalid("limits", "must be >= 0")
-	case l.MaxOpenCalls > MaxOpen:
-		return domain.Invalid("limits.maxOpenCalls", "must be at most %d, it is %d", MaxOpen, l.MaxOpenCalls)
 	case c.Policy.LeaseMs < 0 || c.Policy.StepAttempts < 0 || c.Policy.CancelGraceMs < 0 || c.Policy.CheckEveryMs < 0:
 		return domain.Invalid("policy", "must not be negative")
 	case c.Parent != nil && c.Parent.Depth > MaxDepth:
 		return domain.Invalid("parent", "must not be nested deeper than %d runs", MaxDepth)
 	}
+	if err := c.Limits.validate(); err != nil {
+		return err
+	}
 	if c.Input != nil {
 		return c.Input.validate()
+	}
+	return nil
+}
+
+func (l Limits) validate() error {
+	switch {
+	case l.MaxSteps < 0 || l.MaxCalls < 0 || l.MaxOpenCalls < 0 || l.MaxTokens < 0 || !(l.MaxCostUSD >= 0):
+		return domain.Invalid("limits", "must be >= 0")
+	case l.MaxOpenCalls > MaxOpen:
+		return domain.Invalid("limits.maxOpenCalls", "must be at most %d, it is %d", MaxOpen, l.MaxOpenCalls)
 	}
 	return nil
 }

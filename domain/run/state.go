@@ -177,6 +177,7 @@ const (
 	CodeAnswerTimeout    = "ANSWER_TIMEOUT"
 	CodeCancelled        = "CANCELLED"
 	CodeTaskTerminated   = "TASK_TERMINATED"
+	CodeResultTooLarge   = "RESULT_TOO_LARGE"
 	CodeTaskGone         = "TASK_GONE"
 	CodeStepFailed       = "STEP_FAILED"
 	CodeStepLost         = "STEP_LOST"
