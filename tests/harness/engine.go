@@ -143,6 +143,9 @@ func (e *Engine) Address() string { return e.ready.FrontendAddress }
 // UIURL is where the Temporal UI answers.
 func (e *Engine) UIURL() string { return e.ready.UIURL }
 
+// PID is the engine's process.
+func (e *Engine) PID() int { return e.cmd.Process.Pid }
+
 // Kill ends the engine with SIGKILL and waits until it is gone.
 func (e *Engine) Kill() {
 	e.mu.Lock()

@@ -1,0 +1,13 @@
+//go:build long
+
+package runs
+
+import "time"
+
+// parkedRuns is how many runs are parked while no worker is there; parkedWakeWithin is
+// how soon all have committed once more when one comes.
+const (
+	parkedRuns       = 2000
+	parkedWakeWithin = 10 * time.Minute
+	parkedWithin     = 40 * time.Minute
+)
