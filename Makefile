@@ -13,7 +13,7 @@ GOARCH  ?= $(shell go env GOARCH)
 export WAKEPOINT_ENGINE ?= $(CURDIR)/bin/wakepoint-engine
 
 # Packages whose tests start no engine: quick enough to run again under the race detector.
-QUICK = $(shell go list ./... | grep -v -e /tests -e /bench)
+QUICK = $(shell go list ./... | grep -v -e /tests -e /bench -e /examples)
 
 FUZZTIME ?= 30s
 BENCH    ?= .
