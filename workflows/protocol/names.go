@@ -8,6 +8,8 @@ const (
 	WorkflowAsyncTask = "AsyncTask"
 	// WorkflowDelivery is one delivery: [DeliveryInput] in, [DeliveryRecord] out.
 	WorkflowDelivery = "Delivery"
+	// WorkflowAgentRun is one durable run of an agent: [RunInput] in, [RunRecord] out.
+	WorkflowAgentRun = "AgentRun"
 	// WorkflowSweep deletes what has outlived its task: [SweepInput] in,
 	// [SweepReport] out.
 	WorkflowSweep = "Sweep"
@@ -79,6 +81,63 @@ const (
 	// ActivitySweepBlobs and ActivitySweepJobs delete what has outlived its task.
 	ActivitySweepBlobs = "SweepBlobs"
 	ActivitySweepJobs  = "SweepJobs"
+)
+
+// Signals of a run, beside [SignalTaskFinished].
+const (
+	// SignalInput says something to a run: an [RunSaid]. It is durable without a worker.
+	SignalInput = "input"
+	// SignalRunFinished tells a run that a run has ended which did the work of one of
+	// its calls: a [RunFinished].
+	SignalRunFinished = "run-finished"
+	// SignalRunAsks tells it what that run asks people: a [RunAsks].
+	SignalRunAsks = "run-asks"
+)
+
+// Updates of a run, each answered with a [run.Outcome] where nothing else is said.
+// [UpdateCancel] and [UpdateAnswer] are shared with tasks.
+const (
+	// UpdateClaim takes the step that is due: a [Claim], answered with a [Claimed].
+	UpdateClaim = "claim"
+	// UpdateCommit ends a step: a [Commit].
+	UpdateCommit = "commit"
+	// UpdateHeartbeat renews the lease of a step: a [StepHeartbeat].
+	UpdateHeartbeat = "heartbeat"
+	// UpdateApprove decides about a call: an [Approve].
+	UpdateApprove = "approve"
+	// UpdateInput says something to the run: a [RunSaid].
+	UpdateInput = "input"
+	// UpdateCancelCall gives up one call: a [CancelOneCall].
+	UpdateCancelCall = "cancel-call"
+	// UpdatePause and UpdateUnpause hold the steps and let them go on: a [Pause].
+	UpdatePause   = "pause"
+	UpdateUnpause = "unpause"
+	// UpdateRecover compares what the run knows with how things stand and takes in what
+	// it finds: a [Recover], answered with a [Recovered].
+	UpdateRecover = "recover"
+)
+
+// Activities of runs.
+const (
+	ActivityStartCalls   = "StartCalls"
+	ActivityCancelCalls  = "CancelCalls"
+	ActivityWatchCalls   = "WatchCalls"
+	ActivityInspectCalls = "InspectCalls"
+	ActivityPrepareStep  = "PrepareStep"
+	ActivityPushStep     = "PushStep"
+	ActivityStoreContent = "StoreContent"
+	ActivityNotifyParent = "NotifyParent"
+)
+
+// The types of errors that close a run; the details are its [RunRecord].
+const (
+	ErrTypeRunFailed  = "RunFailed"
+	ErrTypeRunExpired = "RunExpired"
+	// ErrTypeRunRefused is an update that would change nothing; the details are the
+	// [run.Outcome] that says why.
+	ErrTypeRunRefused = "run-refused"
+	// ErrTypeStepFailed is a step of a runtime that gave no answer that could be taken.
+	ErrTypeStepFailed = "StepFailed"
 )
 
 // DefaultTaskQueue is where workflows and most activities run.
@@ -153,6 +212,8 @@ const (
 	// MemoTitle is the title of a task, for lists: what the engine lists has no
 	// summary.
 	MemoTitle = "wakepointTitle"
+	// MemoRuntime is the runtime of a run, for lists.
+	MemoRuntime = "wakepointRuntime"
 	// MemoTaskID is the task of a delivery.
 	MemoTaskID = "wakepointTask"
 )

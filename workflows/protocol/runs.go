@@ -10,69 +10,9 @@ import (
 // The messages of runs. What a runtime says and is told is the domain's own: see
 // package run.
 
-// WorkflowAgentRun is one durable run of an agent: [RunInput] in, [RunRecord] out.
-const WorkflowAgentRun = "AgentRun"
-
 // ActivityAgentStep is the activity that a Temporal worker offers to be a runtime:
 // [run.StepRequest] in, [run.StepResponse] out.
 const ActivityAgentStep = "AgentStep"
-
-// Signals of a run, beside [SignalTaskFinished].
-const (
-	// SignalInput says something to a run: an [RunSaid]. It is durable without a worker.
-	SignalInput = "input"
-	// SignalRunFinished tells a run that a run has ended which did the work of one of
-	// its calls: a [RunFinished].
-	SignalRunFinished = "run-finished"
-	// SignalRunAsks tells it what that run asks people: a [RunAsks].
-	SignalRunAsks = "run-asks"
-)
-
-// Updates of a run, each answered with a [run.Outcome] where nothing else is said.
-// [UpdateCancel] and [UpdateAnswer] are shared with tasks.
-const (
-	// UpdateClaim takes the step that is due: a [Claim], answered with a [Claimed].
-	UpdateClaim = "claim"
-	// UpdateCommit ends a step: a [Commit].
-	UpdateCommit = "commit"
-	// UpdateHeartbeat renews the lease of a step: a [StepHeartbeat].
-	UpdateHeartbeat = "heartbeat"
-	// UpdateApprove decides about a call: an [Approve].
-	UpdateApprove = "approve"
-	// UpdateInput says something to the run: a [RunSaid].
-	UpdateInput = "input"
-	// UpdateCancelCall gives up one call: a [CancelOneCall].
-	UpdateCancelCall = "cancel-call"
-	// UpdatePause and UpdateUnpause hold the steps and let them go on: a [Pause].
-	UpdatePause   = "pause"
-	UpdateUnpause = "unpause"
-	// UpdateRecover compares what the run knows with how things stand and takes in what
-	// it finds: a [Recover], answered with a [Recovered].
-	UpdateRecover = "recover"
-)
-
-// Activities of runs.
-const (
-	ActivityStartCalls   = "StartCalls"
-	ActivityCancelCalls  = "CancelCalls"
-	ActivityWatchCalls   = "WatchCalls"
-	ActivityInspectCalls = "InspectCalls"
-	ActivityPrepareStep  = "PrepareStep"
-	ActivityPushStep     = "PushStep"
-	ActivityStoreContent = "StoreContent"
-	ActivityNotifyParent = "NotifyParent"
-)
-
-// The types of errors that close a run; the details are its [RunRecord].
-const (
-	ErrTypeRunFailed  = "RunFailed"
-	ErrTypeRunExpired = "RunExpired"
-	// ErrTypeRunRefused is an update that would change nothing; the details are the
-	// [run.Outcome] that says why.
-	ErrTypeRunRefused = "run-refused"
-	// ErrTypeStepFailed is a step of a runtime that gave no answer that could be taken.
-	ErrTypeStepFailed = "StepFailed"
-)
 
 // RuntimeMode is how a runtime takes part.
 type RuntimeMode string
@@ -536,7 +476,9 @@ const (
 
 // CallRefused says that a call cannot be begun, for a reason that is an answer to
 // whoever made it: the tool is unknown, the input is wrong.
-type CallRefused struct{ Reason domain.TaskError }
+type CallRefused struct {
+	Reason domain.TaskError `json:"reason"`
+}
 
 // Error gives the reason.
 func (e *CallRefused) Error() string { return e.Reason.Error() }
