@@ -280,8 +280,13 @@ func (r *agentRun) onResume(q protocol.ResumeRequest) (run.Page, error) {
 func (r *agentRun) onDescribe() (protocol.RunDescription, error) {
 	now := r.nowMs()
 	p := run.Next(r.r, now)
+	delta := r.delta
+	if s := r.r.Step; s == nil || !s.Held {
+		// What it was a hint about is over.
+		delta = nil
+	}
 	return protocol.RunDescription{
-		Run: r.r, Runtime: r.in.Runtime, Asks: r.openAsks(), WaitsFor: run.WaitsFor(r.r), Delta: r.delta,
+		Run: r.r, Runtime: r.in.Runtime, Asks: r.openAsks(), WaitsFor: run.WaitsFor(r.r), Delta: delta,
 		WakeAtMs: p.WakeAtMs, WakeFor: p.WakeFor, LastRejected: r.rejected, ServerTimeMs: now,
 	}, nil
 }

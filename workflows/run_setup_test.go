@@ -30,13 +30,15 @@ import (
 // usual. Calls get a task each.
 type runWorld struct {
 	// mu lets one activity at a time do something.
-	mu       sync.Mutex
-	begin    func(protocol.CallStart) (protocol.CallBegun, error)
-	watch    func(protocol.WatchCallsRequest) (protocol.CallsFound, error)
-	inspect  func(protocol.WatchCallsRequest) (protocol.CallsFound, error)
-	push     func(protocol.PushStepRequest) (protocol.PushStepResult, error)
-	step     func(run.StepRequest) (run.StepResponse, error)
-	told     func(protocol.CancelTask)
+	mu      sync.Mutex
+	begin   func(protocol.CallStart) (protocol.CallBegun, error)
+	watch   func(protocol.WatchCallsRequest) (protocol.CallsFound, error)
+	inspect func(protocol.WatchCallsRequest) (protocol.CallsFound, error)
+	push    func(protocol.PushStepRequest) (protocol.PushStepResult, error)
+	step    func(run.StepRequest) (run.StepResponse, error)
+	told    func(protocol.CancelTask)
+	// starting sees each try to start calls, and whether it is a local activity.
+	starting func(local bool) error
 	begun    []protocol.CallStart
 	cancels  []protocol.CancelTask
 	watches  []protocol.WatchCallsRequest
@@ -75,10 +77,15 @@ func newRunEnv(t testing.TB, w *runWorld) *runEnv {
 
 func (w *runWorld) activities() map[string]any {
 	return map[string]any{
-		protocol.ActivityStartCalls: func(_ context.Context, r protocol.StartCallsRequest) (protocol.StartCallsResult, error) {
+		protocol.ActivityStartCalls: func(ctx context.Context, r protocol.StartCallsRequest) (protocol.StartCallsResult, error) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			var out protocol.StartCallsResult
+			if w.starting != nil {
+				if err := w.starting(activity.GetInfo(ctx).IsLocalActivity); err != nil {
+					return out, err
+				}
+			}
 			for _, c := range r.Calls {
 				w.begun = append(w.begun, c)
 				b := protocol.CallBegun{Started: &run.Started{TaskID: protocol.CallTaskID(r.RunID, c.Step, c.ID)}}
@@ -337,4 +344,9 @@ func states(req run.StepRequest) []string {
 		out = append(out, r.ToolCallID+" "+string(r.State))
 	}
 	return slices.Clip(out)
+}
+
+// failure is an error of a step.
+func failure(code string, retryable bool) *domain.TaskError {
+	return &domain.TaskError{Code: code, Message: "no", Retryable: retryable}
 }
