@@ -46,6 +46,8 @@ type agentRun struct {
 	stateShown  run.State
 	askedParent string
 	parentTold  bool
+	// stepToken is that of the attempt that the job step is about.
+	stepToken string
 	// watchFrom is since when the run has waited for the same calls, or 0 to look at
 	// once; watched are the calls that are being looked at.
 	watchFrom int64
@@ -251,13 +253,13 @@ func (r *agentRun) carryOut(p run.Plan) {
 	if len(p.Cancel)+len(p.Detach) > 0 && !r.tell.open {
 		r.tellCalls(p.Cancel, p.Detach)
 	}
-	if p.Offer && !r.step.open {
-		r.takeStep()
-	}
-	if r.step.open && !r.step.told && r.r.Step == nil {
-		// The step was taken away: nobody waits for its answer.
+	if r.step.open && !r.step.told && !r.holdsStep() {
+		// Nobody waits for its answer: it was answered by an update, or taken away.
 		r.step.told = true
 		r.step.cancel()
+	}
+	if (p.Offer || r.unwatched()) && !r.step.open {
+		r.takeStep()
 	}
 	r.keepWatch()
 	r.arm(p.WakeAtMs, p.WakeFor)

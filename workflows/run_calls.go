@@ -206,10 +206,22 @@ func (r *agentRun) openAsks() []protocol.Ask {
 		}
 		asks = append(asks, a)
 	}
-	for _, sub := range r.asks {
+	for _, sub := range r.subAsksOpen() {
 		asks = append(asks, sub.Asks...)
 	}
 	return asks
+}
+
+// subAsksOpen are the asks of runs whose call has not ended. One may end without a word
+// of its run: it was given up, or found terminated.
+func (r *agentRun) subAsksOpen() []protocol.RunAsks {
+	var open []protocol.RunAsks
+	for _, a := range r.asks {
+		if c, ok := r.find(a.Key); ok && !c.State.Ended() {
+			open = append(open, a)
+		}
+	}
+	return open
 }
 
 // tellCalls tells tasks what the run wants of them: to stop, or only that it waits no

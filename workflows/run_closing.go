@@ -135,11 +135,8 @@ func (r *agentRun) continueAsNew() error {
 	}
 	r.drain()
 	r.readCancellation()
-	if s := r.r.Step; r.step.open && s != nil {
-		r.stepFails(s.Token, nil)
-	}
 	in := r.in
-	in.Carry = &protocol.RunCarry{Run: r.r, Unmatched: r.unmatched, Rejected: r.rejected, Asks: r.asks, Asked: r.askedParent, Shown: r.stateShown}
+	in.Carry = &protocol.RunCarry{Run: r.r, Unmatched: r.unmatched, Rejected: r.rejected, Asks: r.subAsksOpen(), Asked: r.askedParent, Shown: r.stateShown}
 	return workflow.NewContinueAsNewError(r.root, protocol.WorkflowAgentRun, in)
 }
 

@@ -36,6 +36,20 @@ func (r *agentRun) takeStep() {
 	}
 }
 
+// holdsStep says that the step is still out as the attempt that is being carried out.
+func (r *agentRun) holdsStep() bool {
+	s := r.r.Step
+	return s != nil && s.Held && s.Token == r.stepToken
+}
+
+// unwatched says that the step is out and was carried out by the execution before this
+// one: its activity has not crossed over, so the step is brought to its runtime again.
+// That is no failure of the runtime.
+func (r *agentRun) unwatched() bool {
+	s := r.r.Step
+	return s != nil && s.Held && s.LeaseMs == forever.Milliseconds() && !r.step.open && !r.r.Paused && r.r.Ending == nil && !r.r.State.Terminal()
+}
+
 // claimFor takes the step on behalf of its runtime.
 func (r *agentRun) claimFor(lease time.Duration) {
 	name := r.in.Runtime.Name
@@ -43,7 +57,7 @@ func (r *agentRun) claimFor(lease time.Duration) {
 		name = string(r.in.Runtime.Mode)
 	}
 	r.must(run.Event{Type: run.EventClaim, Holder: name, LeaseMs: lease.Milliseconds(), Token: r.token(r.r.Step)})
-	r.delta = nil
+	r.delta, r.stepToken = nil, r.r.Step.Token
 }
 
 func (r *agentRun) stepTimeout() time.Duration {
@@ -71,7 +85,7 @@ func (r *agentRun) activityStep(ctx workflow.Context) {
 	token := req.Request.StepToken
 	var prepared []byte
 	if err := r.soon(ctx, true, protocol.ActivityPrepareStep, req, &prepared, prepareOptions()); err != nil {
-		r.stepFailed(token, err)
+		r.stepFailed(ctx, token, err)
 		return
 	}
 	// As its own JSON, so that the checkpoint reaches the runtime byte for byte.
@@ -82,12 +96,12 @@ func (r *agentRun) activityStep(ctx workflow.Context) {
 	}
 	var resp run.StepResponse
 	if err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, opts), protocol.ActivityAgentStep, arg).Get(ctx, &resp); err != nil {
-		r.stepFailed(token, err)
+		r.stepFailed(ctx, token, err)
 		return
 	}
 	c, err := r.pack(ctx, req.Request.Step, token, resp)
 	if err != nil {
-		r.stepFailed(token, err)
+		r.stepFailed(ctx, token, err)
 		return
 	}
 	r.commit(c)
@@ -143,7 +157,7 @@ func (r *agentRun) pushStep(ctx workflow.Context) {
 	err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, opts), protocol.ActivityPushStep, req).Get(ctx, &res)
 	switch {
 	case err != nil:
-		r.stepFailed(token, err)
+		r.stepFailed(ctx, token, err)
 	case res.Accepted:
 		// From now on it is the runtime's to say that it is alive.
 		r.lease(token)
@@ -175,8 +189,10 @@ func (r *agentRun) commit(c protocol.Commit) {
 	}
 }
 
-func (r *agentRun) stepFailed(token string, err error) {
-	if temporal.IsCanceledError(err) {
+// stepFailed takes in what went wrong with a step. One that was taken away cannot fail;
+// an activity that says by itself that it was cancelled has failed like any other.
+func (r *agentRun) stepFailed(ctx workflow.Context, token string, err error) {
+	if ctx.Err() != nil {
 		return
 	}
 	out := &domain.TaskError{Code: run.CodeStepFailed, Retryable: true, Message: shortened(why(err))}
