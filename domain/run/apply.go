@@ -71,8 +71,12 @@ func (rule *Rule) change(r Run, e Event) Transition {
 	next.settle(e.AtMs)
 	next.Version++
 	entry.Version, entry.State = next.Version, next.State
-	if e.Error != nil && entry.Text == "" {
-		entry.Text = cut(e.Error.Error())
+	err := e.Error
+	if e.Response != nil && err == nil {
+		err = e.Response.Error
+	}
+	if err != nil && entry.Text == "" {
+		entry.Text = cut(err.Error())
 	}
 	keep := next.History[max(len(next.History)-HistoryLimit+1, 0):]
 	next.History = newest(append(append(make([]Entry, 0, len(keep)+1), keep...), entry))

@@ -197,12 +197,16 @@ func (r *Run) lateEnd(e Event) {
 		return
 	}
 	// One task may be that of several calls, and a person may have used the id.
-	id := "late-" + d.TaskID + d.SubRunID
+	of := d.TaskID + d.SubRunID
+	if of == "" {
+		of = strconv.Itoa(d.Step) + "-" + d.ID
+	}
+	id := "late-" + of
 	for n := 2; ; n++ {
 		if _, seen := r.said(id); !seen {
 			break
 		}
-		id = "late-" + d.TaskID + d.SubRunID + "-" + strconv.Itoa(n)
+		id = "late-" + of + "-" + strconv.Itoa(n)
 	}
 	r.Inputs = append(r.Inputs, Input{InputID: id, Content: content, Source: SourceTask, AtMs: e.AtMs})
 }
@@ -228,6 +232,10 @@ func (r *Run) noted(e Event) {
 		case NotedCancel:
 			r.Calls[i].CancelSent = true
 		case NotedInput:
+			if r.Calls[i].TakenAt != 0 || r.Step != nil && slices.Contains(r.Step.Results, e.Call) {
+				// What a step is about stays the same.
+				break
+			}
 			before := r.Calls[i].Input
 			if r.Calls[i].Input = e.Answer; !json.Valid(e.Answer) || len(e.Answer) > len(before) && r.open() > MaxOpenBytes {
 				r.Calls[i].Input = before

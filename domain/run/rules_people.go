@@ -10,7 +10,7 @@ import (
 // whoRules come first: what people do begins with who they are.
 var whoRules = []Rule{
 	{
-		On: on(EventPause, EventUnpause, EventCancel, EventCancelCall, EventRetry), When: "who or why is malformed", Kind: domain.Rejects,
+		On: on(EventApprove, EventAnswer, EventPause, EventUnpause, EventCancel, EventCancelCall, EventRetry), When: "who or why is malformed", Kind: domain.Rejects,
 		check: func(_ Run, e Event) error {
 			if err := checkText("by", e.By, domain.MaxWorker, false); err != nil {
 				return err
@@ -123,6 +123,9 @@ func checkDecision(a *Approval) error {
 func (r *Run) decide(e Event) {
 	c, a := r.the(&e), *e.Decides
 	a.AtMs = e.AtMs
+	if a.By == "" {
+		a.By = e.By
+	}
 	c.Approval, c.UntilMs = &a, 0
 	switch {
 	case a.Decision == DecisionDeny:
