@@ -37,21 +37,24 @@ func (t terms) policy() run.Policy {
 }
 
 func (t terms) keys(d *decoder) []field {
-	l := t.limits
 	return []field{
 		{"ttl", d.duration(t.ttl)},
 		{"cancelGrace", d.duration(t.cancelGrace)},
 		{"checkEvery", d.duration(t.checkEvery)},
 		{"onFailedDependency", d.word(t.onFailed)},
-		{"limits", func(n *yaml.Node, path string) {
-			d.mapping(n, path, []field{
-				{"maxSteps", d.integer(&l.MaxSteps, 1)},
-				{"maxCalls", d.integer(&l.MaxCalls, 1)},
-				{"maxOpenCalls", d.integer(&l.MaxOpenCalls, 1)},
-				{"maxTokens", d.integer64(&l.MaxTokens, 1)},
-				{"maxCostUSD", d.positive(&l.MaxCostUSD)},
-			}, true)
-		}},
+		{"limits", d.limits(t.limits)},
+	}
+}
+
+func (d *decoder) limits(l *run.Limits) func(*yaml.Node, string) {
+	return func(n *yaml.Node, path string) {
+		d.mapping(n, path, []field{
+			{"maxSteps", d.integer(&l.MaxSteps, 1)},
+			{"maxCalls", d.integer(&l.MaxCalls, 1)},
+			{"maxOpenCalls", d.integer(&l.MaxOpenCalls, 1)},
+			{"maxTokens", d.integer64(&l.MaxTokens, 1)},
+			{"maxCostUSD", d.positive(&l.MaxCostUSD)},
+		}, true)
 	}
 }
 
