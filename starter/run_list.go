@@ -20,6 +20,9 @@ type ListRunsRequest struct {
 	// State narrows the list down to one state. Of open runs it knows only that they are
 	// open: any state that is no end stands for all of them.
 	State run.State
+	// Runtime narrows it down to the runs of one runtime. The engine's list cannot look
+	// for it, so pages may become small.
+	Runtime string
 	// PageSize is 1 to 500. Default: 50.
 	PageSize int
 	// Cursor is the one of the page before. Default: the first page.
@@ -30,6 +33,8 @@ type ListRunsRequest struct {
 type ListedRun struct {
 	RunID string `json:"runId"`
 	Title string `json:"title,omitempty"`
+	// Runtime is empty for a run that follows a plan.
+	Runtime string `json:"runtime,omitempty"`
 	// State is how it ended; while it is open, what the list was told last.
 	State run.State `json:"state,omitempty"`
 	// Open says that its workflow is open.
@@ -75,6 +80,9 @@ func (c *Client) ListRuns(ctx context.Context, r ListRunsRequest) (RunListing, e
 	out := RunListing{Runs: []ListedRun{}, Cursor: makeCursor(resp.GetNextPageToken(), query)}
 	for _, e := range resp.GetExecutions() {
 		l, ok := c.listedRun(e)
+		if r.Runtime != "" && l.Runtime != r.Runtime {
+			continue
+		}
 		if ok && !slices.ContainsFunc(out.Runs, func(o ListedRun) bool { return o.RunID == l.RunID }) {
 			out.Runs = append(out.Runs, l)
 		}
@@ -120,6 +128,9 @@ func (c *Client) listedRun(e *workflow.WorkflowExecutionInfo) (ListedRun, bool) 
 	}
 	if title, err := c.memoIn(e.GetMemo(), protocol.MemoTitle); err == nil {
 		l.Title = title
+	}
+	if runtime, err := c.memoIn(e.GetMemo(), protocol.MemoRuntime); err == nil {
+		l.Runtime = runtime
 	}
 	return l, true
 }

@@ -220,7 +220,17 @@ func TestListRuns(t *testing.T) {
 	}
 	for want, r := range map[string]starter.ListRunsRequest{
 		"ended-failed r3 r2 r1 r0": {PageSize: 2}, "r3 r2 r1 r0": {State: run.StateWaitingTool}, "ended-failed": {State: run.StateFailed}, "": {State: run.StateExpired},
+		"of a runtime": {State: run.StateWaitingTool, Runtime: "agent", PageSize: 2},
 	} {
+		if r.Runtime != "" {
+			// A page may hold fewer than were asked for, and those of another runtime none.
+			page, err := w.ListRuns(t.Context(), r)
+			other, otherErr := w.ListRuns(t.Context(), starter.ListRunsRequest{Runtime: "other"})
+			if err != nil || otherErr != nil || len(page.Runs) != 2 || page.Runs[0].Runtime != "agent" || len(other.Runs) != 0 {
+				t.Errorf("of a runtime: %+v (%v), of another: %+v (%v)", page, err, other, otherErr)
+			}
+			continue
+		}
 		if got := ids(r); got != want {
 			t.Errorf("%+v: %q", r, got)
 		}

@@ -343,6 +343,9 @@ func (c *Client) runOptions(create run.Create, fingerprint string) client.StartW
 	if create.Title != "" {
 		memo[protocol.MemoTitle] = create.Title
 	}
+	if create.Runtime != "" {
+		memo[protocol.MemoRuntime] = create.Runtime
+	}
 	return client.StartWorkflowOptions{
 		ID: c.runWorkflowID(create.ID), TaskQueue: c.o.TaskQueue,
 		WorkflowIDConflictPolicy:                 enums.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
