@@ -83,6 +83,7 @@ func realDeps() deps {
 // session is an open connection.
 type session struct {
 	tasks     Tasks
+	runs      Runs
 	namespace string
 	// uiURL is where the Temporal UI is, if that is known.
 	uiURL string

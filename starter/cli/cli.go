@@ -14,10 +14,10 @@ import (
 // Run runs the command line and gives the exit code. The end of ctx interrupts
 // whatever runs. Results go to stdout, everything else to stderr.
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, env []string) int {
-	return run(ctx, args, stdin, stdout, stderr, env, realDeps())
+	return runWith(ctx, args, stdin, stdout, stderr, env, realDeps())
 }
 
-func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, env []string, d deps) int {
+func runWith(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, env []string, d deps) int {
 	a := &app{in: stdin, out: stdout, err: stderr, env: env, deps: d, ctx: func() context.Context { return ctx }}
 	root := a.root()
 	root.SetArgs(args)
@@ -69,10 +69,12 @@ wakepoint tools, wakepoint task submit TOOL, wakepoint task watch TASK.`,
 		{groupRun, a.setupCommand()},
 		{groupRun, a.doctorCommand()},
 		{groupUse, a.taskCommand()},
+		{groupUse, a.runCommand()},
 		{groupUse, a.manualCommand()},
 		{groupUse, a.reconcileCommand()},
 		{groupUse, a.sweepCommand()},
 		{groupUse, a.toolsCommand()},
+		{groupUse, a.runtimesCommand()},
 		{groupUse, a.versionCommand()},
 		{"", a.internalTool()},
 		{"", a.internalLeash()},
@@ -224,7 +226,7 @@ func (a *app) engineFlags(f *pflag.FlagSet) {
 	f.StringVar(&a.address, "address", "", "engine, host:port (default that of wakepoint dev here, else "+defaultAddress+")")
 	f.StringVar(&a.namespace, "namespace", "", "Temporal namespace (default \"default\")")
 	f.StringVar(&a.profile, "profile", "", "profile of Temporal's configuration file")
-	f.StringVar(&a.tenant, "tenant", "", "tenant whose tasks these are (default that of the configuration)")
+	f.StringVar(&a.tenant, "tenant", "", "tenant whose tasks and runs these are (default that of the configuration)")
 }
 
 // with runs a command on an open connection.

@@ -298,7 +298,7 @@ func (a *app) open(ctx context.Context, cfg *config.Config, temporal sdkclient.C
 	if err != nil {
 		return nil, err
 	}
-	return &session{tasks: client{c}, close: end}, nil
+	return &session{tasks: client{c}, runs: c, close: end}, nil
 }
 
 // link is the page of a workflow in the Temporal UI, "" if its address is not known.

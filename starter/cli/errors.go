@@ -25,15 +25,15 @@ const (
 	ExitFailure = 1
 	// ExitUsage is a command line, an input or a configuration that is wrong.
 	ExitUsage = 2
-	// ExitUnknown is a task or a delivery that does not exist.
+	// ExitUnknown is a task, a run, a call or a delivery that does not exist.
 	ExitUnknown = 3
-	// ExitTaskEnded is a task that ended otherwise than hoped for.
+	// ExitTaskEnded is a task or a run that ended otherwise than hoped for.
 	ExitTaskEnded = 4
 	// ExitUnreachable is an engine or a worker that gives no answer.
 	ExitUnreachable = 5
 	// ExitConflict is a request that contradicts what is there.
 	ExitConflict = 6
-	// ExitWaitTimeout is a wait that was over before its task.
+	// ExitWaitTimeout is a wait that was over before its task or run.
 	ExitWaitTimeout = 7
 	// ExitUnsettled is something that could not be reconciled.
 	ExitUnsettled = 8
@@ -51,12 +51,12 @@ func exitCodes() []exitCode {
 		{ExitOK, "success"},
 		{ExitFailure, "failure of any other kind"},
 		{ExitUsage, "the command line, the input or the configuration is wrong; nothing was done"},
-		{ExitUnknown, "there is no such task or delivery"},
-		{ExitTaskEnded, "the task or tool failed, expired or was cancelled (submit --wait, watch, result, demo, tools test)"},
+		{ExitUnknown, "there is no such task, run, call or delivery"},
+		{ExitTaskEnded, "the task, run or tool failed, expired or was cancelled (submit --wait, start --wait, watch, result, demo, tools test)"},
 		{ExitUnreachable, "the engine or the worker cannot be found, reached or used"},
-		{ExitConflict, "the request contradicts what is there: an id in use, a task that has ended, a folder in use"},
-		{ExitWaitTimeout, "the wait of --for is over; the task goes on"},
-		{ExitUnsettled, "reconcile, sweep: something could not be reconciled or looked at; its line says why"},
+		{ExitConflict, "the request contradicts what is there: an id in use, a task or run that has ended, a stale step, a folder in use"},
+		{ExitWaitTimeout, "the wait of --for is over; the task or run goes on (run next: there is no step now)"},
+		{ExitUnsettled, "reconcile, run recover, sweep: something could not be reconciled or looked at; its line says why"},
 		{ExitInterrupted, "interrupted by ctrl-c"},
 	}
 }
@@ -71,6 +71,8 @@ const (
 	codeChild        = "child-ended"
 	codeInterrupted  = "interrupted"
 	codeTaskEnded    = "task-not-succeeded"
+	codeRunEnded     = "run-not-succeeded"
+	codeUnknownCall  = "unknown-call"
 	codeFailure      = "failure"
 	codeNoSourceTree = "no-source-tree"
 )
@@ -79,7 +81,7 @@ const (
 // failure; a test holds the table against [starter.Codes].
 var exitOf = map[string]int{
 	codeUsage: ExitUsage, codeConfig: ExitUsage, codeNoSourceTree: ExitUsage, codeInUse: ExitConflict, codeNoEngine: ExitUnreachable,
-	codeChild: ExitUnreachable, codeInterrupted: ExitInterrupted, codeTaskEnded: ExitTaskEnded, codeFailure: ExitFailure,
+	codeChild: ExitUnreachable, codeInterrupted: ExitInterrupted, codeTaskEnded: ExitTaskEnded, codeRunEnded: ExitTaskEnded, codeUnknownCall: ExitUnknown, codeFailure: ExitFailure,
 
 	string(starter.CodeInvalid): ExitUsage, string(starter.CodeUnknownTool): ExitUsage,
 	string(starter.CodeUnknownRuntime): ExitUsage, string(starter.CodeUnknownRun): ExitUnknown,
@@ -104,6 +106,8 @@ type failure struct {
 	// tail is what a child wrote last.
 	tail  []string
 	cause error
+	// exits is the exit code where it is not that of the code.
+	exits int
 }
 
 func (f *failure) Error() string { return f.message }
@@ -168,12 +172,19 @@ func hintFor(e *starter.Error) string {
 		return "list the tools: wakepoint tools"
 	case starter.CodeUnknownTask:
 		return "list the tasks: wakepoint task list"
+	case starter.CodeUnknownRuntime:
+		return "list the runtimes: wakepoint runtimes"
+	case starter.CodeUnknownRun:
+		return "list the runs: wakepoint run list"
 	}
 	return ""
 }
 
 // exit is the exit code of a failure.
 func (f *failure) exit() int {
+	if f.exits != 0 {
+		return f.exits
+	}
 	if code, ok := exitOf[f.code]; ok {
 		return code
 	}

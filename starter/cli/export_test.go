@@ -30,6 +30,7 @@ func (e exitCode) Meaning() string { return e.meaning }
 // Parts are what a test puts in the place of the world.
 type Parts struct {
 	Tasks Tasks
+	Runs  Runs
 	// ConnectErr is what connecting gives.
 	ConnectErr error
 	Now        time.Time
@@ -70,7 +71,7 @@ func (a *app) found() (Endpoint, error) {
 
 // RunWith is Run in a world of parts.
 func RunWith(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, env []string, p Parts) int {
-	return run(ctx, args, stdin, stdout, stderr, env, deps{
+	return runWith(ctx, args, stdin, stdout, stderr, env, deps{
 		now: func() time.Time {
 			if p.Clock != nil {
 				return p.Clock()
@@ -88,7 +89,7 @@ func RunWith(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 					return nil, err
 				}
 			}
-			return &session{tasks: p.Tasks, namespace: "default", uiURL: p.UIURL, close: func() {}}, nil
+			return &session{tasks: p.Tasks, runs: p.Runs, namespace: "default", uiURL: p.UIURL, close: func() {}}, nil
 		},
 		dir:   func() (string, error) { return p.Dir, nil },
 		self:  func() (string, error) { return p.Self, nil },

@@ -37,6 +37,7 @@ type fake struct {
 	attach  starter.Attached
 	retried starter.Retried
 	err     error
+	fakeRuns
 
 	submitted  starter.Submitted
 	manual     starter.ManualListing
@@ -342,6 +343,7 @@ func setup(tb testing.TB) *fake {
 	f.changes["running"] = history(tb, "running", started, half)
 	f.hang["running"] = true
 	f.results["done"] = []byte(`{"images": 10}`)
+	setupRuns(tb, f)
 	f.outcome = domain.Outcome{Reason: domain.ReasonCancelRequested, Changed: true, State: domain.StateRunning, Version: 3}
 	f.attach = starter.Attached{Outcome: domain.Outcome{Reason: domain.ReasonAttached, Changed: true, State: domain.StateRunning}}
 	f.verdict = starter.Verdict{Verdict: starter.VerdictAccepted, Outcome: domain.Outcome{Reason: domain.ReasonProgress, Changed: true, State: domain.StateRunning, Version: 3}}
@@ -363,7 +365,7 @@ func run(tb testing.TB, f *fake, stdin string, args ...string) result {
 
 func runIn(tb testing.TB, f *fake, p cli.Parts, stdin string, args ...string) result {
 	tb.Helper()
-	p.Tasks = f
+	p.Tasks, p.Runs = f, f
 	var stdout, stderr bytes.Buffer
 	code := cli.RunWith(tb.Context(), args, strings.NewReader(stdin), &stdout, &stderr, []string{"USER=ada"}, p)
 	return result{code: code, stdout: stdout.String(), stderr: stderr.String(), calls: f.calls}

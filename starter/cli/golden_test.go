@@ -56,7 +56,7 @@ func TestCommands(t *testing.T) {
 		}}
 	}
 	for name, lines := range map[string][]line{
-		"help":  {{line: ""}, {line: "help exit-codes"}, {line: "help connection"}, {line: "task submit --help"}, {line: "help nothing"}},
+		"help":  {{line: ""}, {line: "help exit-codes"}, {line: "help connection"}, {line: "task submit --help"}, {line: "run --help"}, {line: "run start --help"}, {line: "run next --help"}, {line: "run commit --help"}, {line: "help nothing"}},
 		"show":  {{line: "task show queued"}, {line: "task show running"}, {line: "task show asking"}, {line: "task show done --history"}, {line: "task show failed"}, {line: "task show full"}, {line: "task show shared --history"}, {line: "task show patient"}, {line: "task show unclear --history"}, {line: "task show undoing"}, {line: "task show throttled"}},
 		"json":  {{line: "task show running --json"}, {line: "task show nothing --json"}, {line: "task watch done --json"}, {line: "--json task submit resize"}, {line: "task list --json", with: more}, {line: "task result done --json"}},
 		"list":  {{line: "task list", with: more}, {line: "task list --tool resize --state running --run r --tool-call c --limit 7 --cursor x"}, {line: "task ls now"}},
@@ -131,10 +131,17 @@ func TestCommands(t *testing.T) {
 			{line: "task delivery k"},
 			{line: "task redeliver k"},
 		},
-		"manual":    manualLines(),
-		"reconcile": reconcileLines(),
-		"orphans":   orphanLines(),
-		"sweep":     sweepLines(),
+		"manual":      manualLines(),
+		"reconcile":   reconcileLines(),
+		"orphans":     orphanLines(),
+		"sweep":       sweepLines(),
+		"run-start":   runStartLines(),
+		"run-show":    {{line: "run show due"}, {line: "run show held"}, {line: "run show waiting --history"}, {line: "run show finished"}, {line: "run show broken"}, {line: "run show nothing"}, {line: "run show due --json"}},
+		"run-watch":   {{line: "run watch finished"}, {line: "run watch finished --tasks"}, {line: "run watch finished --cursor 4"}, {line: "run watch broken"}, {line: "run watch nothing"}, {line: "run watch broken --json"}, {line: "run watch"}},
+		"run-act":     runActLines(),
+		"run-step":    runStepLines(),
+		"run-recover": runRecoverLines(),
+		"run-list":    runListLines(),
 		"usage": {
 			{line: "tsk"},
 			{line: "task"},

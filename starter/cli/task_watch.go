@@ -167,7 +167,7 @@ func (w *watcher) take(n news) {
 	case n.err == nil && w.a.json:
 		_ = w.a.printJSON(changeJSON{TaskID: w.ids[n.i], Mode: n.ch.Page.Mode, Events: n.ch.Page.Events, Description: viewOf(n.ch.Description)})
 	case n.err == nil:
-		w.lines(n.i, n.ch)
+		w.a.taskLines(w.w, w.names[n.i], n.ch)
 	case len(w.ids) > 1:
 		// A single one is told of at the end.
 		w.a.say("%s: %s", w.names[n.i], term.Clean(n.err.Error()))
@@ -182,9 +182,9 @@ type changeJSON struct {
 	Description starter.Description `json:"description"`
 }
 
-// lines writes a line for each event, or one for the state when there is none to
+// taskLines writes a line for each event, or one for the state when there is none to
 // tell: at the start, and when more happened than a task keeps.
-func (w *watcher) lines(i int, ch starter.Change) {
+func (a *app) taskLines(to io.Writer, name string, ch starter.Change) {
 	if len(ch.Page.Events) == 0 {
 		t := ch.Description.Task
 		e := join(", ", "now "+string(t.State), percentOf(t), note(ch.Description))
@@ -192,11 +192,11 @@ func (w *watcher) lines(i int, ch starter.Change) {
 		if t.Version == 0 {
 			at = t.CreatedAtMs
 		}
-		w.a.line(w.w, join(" ", w.names[i], w.a.clock(at), fmt.Sprintf("v%d", t.Version), term.Clean(e)))
+		a.line(to, join(" ", name, a.clock(at), fmt.Sprintf("v%d", t.Version), term.Clean(e)))
 		return
 	}
 	for _, e := range ch.Page.Events {
-		w.a.line(w.w, w.a.eventLine(w.names[i], e))
+		a.line(to, a.eventLine(name, e))
 	}
 }
 
