@@ -159,9 +159,10 @@ func checkAgainst(r Run, e Event) error {
 		cancelled = append(cancelled, k)
 	}
 	if e.Final != nil {
-		return r.checkFinal(resp, cancelled)
-	}
-	if resp.OnFinal != "" {
+		if err := r.checkFinal(resp, cancelled); err != nil {
+			return err
+		}
+	} else if resp.OnFinal != "" {
 		return domain.Invalid("onFinal", "must come with final")
 	}
 	bytes := 0

@@ -9,7 +9,7 @@ const (
 	// make them larger are refused. The rest of the 2 MiB is for what cannot be refused,
 	// 100 ends and 100 late ones with 2 KiB of reference and some error each, and for what
 	// is kept of the past.
-	MaxOpenBytes = 640 << 10
+	MaxOpenBytes = 576 << 10
 	// MaxCheckpoint is the largest checkpoint.
 	MaxCheckpoint = 16 << 20
 	// MaxInline is the largest checkpoint or final answer that is kept in the run

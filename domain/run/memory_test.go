@@ -283,3 +283,63 @@ func TestPolicy(t *testing.T) {
 		t.Errorf("a retry beyond what a run may have: %+v (%v)", tr.Outcome, err)
 	}
 }
+
+// TestFullRun: when ends, which cannot be refused, have taken all the room, a person can
+// still decide, and say something short.
+func TestFullRun(t *testing.T) {
+	t.Parallel()
+	p := lived(t, "maxOpenCalls=100"+held)
+	e := event(t, "commit at=9 step=1 token=t1 wakeOnInput")
+	e.Response.ToolCalls = manyCalls(100)
+	for i := range e.Response.ToolCalls {
+		e.Response.ToolCalls[i].Input = raw(`"` + long(5<<10) + `"`)
+	}
+	r := p.Run
+	give := func(e run.Event) error {
+		tr, err := run.Apply(r, e)
+		if err == nil {
+			r = tr.Run
+		}
+		return err
+	}
+	events := []run.Event{e}
+	first := run.Key{Step: 1, ID: e.Response.ToolCalls[0].ToolCallID}
+	for _, c := range e.Response.ToolCalls[1:] {
+		events = append(events, run.Event{Type: run.EventCallEnded, Call: run.Key{Step: 1, ID: c.ToolCallID}, End: &run.End{State: run.CallFailed, Error: &domain.TaskError{Message: long(4000)}}})
+	}
+	for _, e := range append(events, run.Event{Type: run.EventApprovalAsked, Call: first}) {
+		if err := give(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	large := run.Event{Type: run.EventInput, Input: &run.Input{InputID: "i", Content: raw(`"` + long(2000) + `"`)}}
+	if err := give(large); field(t, err) != "input.content" {
+		t.Fatalf("the run is not full: %v", err)
+	}
+	large.Input.Content = raw(`"stop"`)
+	for _, e := range []run.Event{large, {Type: run.EventApprove, Call: first, By: "ann", Decides: &run.Approval{Decision: run.DecisionDeny}}} {
+		if err := give(e); err != nil {
+			t.Errorf("%s: %v", e.Type, err)
+		}
+	}
+}
+
+// TestLastCallsAreBounded: the calls of a step that is final were let in at any size.
+func TestLastCallsAreBounded(t *testing.T) {
+	t.Parallel()
+	p := lived(t, held)
+	e := event(t, `commit at=9 step=1 token=t1 final='"done"' onFinal=detach`)
+	e.Response.ToolCalls = manyCalls(3)
+	for i := range e.Response.ToolCalls {
+		e.Response.ToolCalls[i].Background = true
+		e.Response.ToolCalls[i].Input = raw(`"` + long(run.MaxCallInput-2) + `"`)
+	}
+	if _, err := run.Apply(p.Run, e); field(t, err) != "toolCalls" {
+		t.Errorf("three of the largest: %v", err)
+	}
+	e.Response.ToolCalls = e.Response.ToolCalls[:2]
+	e.Response.ToolCalls[1].Input = raw("1")
+	if _, err := run.Apply(p.Run, e); err != nil {
+		t.Errorf("one of them: %v", err)
+	}
+}
