@@ -58,7 +58,7 @@ func RunDetails(r run.Run, namespace string, asks []protocol.Ask) string {
 		line("Next step", "%s", markdown.Text(next))
 	}
 	for _, a := range asks {
-		line("Asks a person", "%s %s%s", a.Kind, markdown.Code(a.ToolCallID), after(": ", a.Prompt))
+		line("Asks a person", "%s %s%s", markdown.Text(a.Kind), markdown.Code(a.ToolCallID), after(": ", a.Prompt))
 	}
 	for i := max(len(r.Outputs)-3, 0); i < len(r.Outputs); i++ {
 		line("Said at step "+itoa(r.Outputs[i].Step), "%s", markdown.Text(string(r.Outputs[i].Content)))
@@ -103,8 +103,22 @@ func callTable(r run.Run, namespace string) string {
 	return b.String()
 }
 
-// link leads to a workflow's page in the Temporal UI. Of the characters that ids may have
-// only the slash means something in an address.
+// link leads to a workflow's page in the Temporal UI.
 func link(text, namespace, workflowID string) string {
-	return "[" + markdown.Text(text) + "](/namespaces/" + namespace + "/workflows/" + strings.ReplaceAll(workflowID, "/", "%2F") + ")"
+	return "[" + markdown.Text(text) + "](/namespaces/" + pathSegment(namespace) + "/workflows/" + pathSegment(workflowID) + ")"
+}
+
+// pathSegment writes s as a segment of a path. It is here because a workflow takes
+// nothing from package net.
+func pathSegment(s string) string {
+	const plain = "-._~ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+	var b strings.Builder
+	for i := range len(s) {
+		if strings.IndexByte(plain, s[i]) >= 0 {
+			b.WriteByte(s[i])
+		} else {
+			fmt.Fprintf(&b, "%%%02X", s[i])
+		}
+	}
+	return b.String()
 }
