@@ -65,6 +65,7 @@ var reasonNotes = []reasonNote{
 	{run.ReasonExpired, "The deadline has come. Tasks are asked to stop.", notASender},
 	{run.ReasonRetried, "The run goes on: the same step comes again, or it waits for what it waited for.", itIsDone},
 	{run.ReasonNotRetriable, "Only a failed or an expired run can be retried. Somebody else may just have done so.", lookFirst},
+	{run.ReasonAsksBelow, "The run that does the work of a call asks people something, or has its answer.", notASender},
 	{run.ReasonNoted, "Something is kept about a call. It is no change.", notASender},
 }
 

@@ -103,6 +103,15 @@ var callRules = []Rule{
 		},
 	},
 	{
+		On: on(EventNoted), When: "the run that does its work begins to ask people something, or has its answer", To: "that is shown here too", Kind: domain.Changes, Reason: ReasonAsksBelow,
+		guard: func(r Run, e Event) bool {
+			i := r.call(e.Call)
+			return i >= 0 && !r.State.Terminal() && r.Calls[i].State == CallOpen &&
+				(e.Reason == NotedAsks && !r.Calls[i].Asks || e.Reason == NotedAnswered && r.Calls[i].Asks)
+		},
+		do: func(r *Run, e *Event) { r.noted(*e) },
+	},
+	{
 		On: on(EventNoted), To: "nobody is told twice", Kind: domain.Notes, Reason: ReasonNoted,
 		do: func(r *Run, e *Event) { r.noted(*e) },
 	},

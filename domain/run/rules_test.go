@@ -124,7 +124,7 @@ var ruleCases = []ruleCase{
 	{"a person is asked about what was given up", called + "; noted call=1/a reason=starting; cancel-call call=1/a", "approval-asked call=1/a", "call-ended", "WAITING_TOOL v4"},
 	{"a person is asked for a run that has ended", called + "; noted call=1/a reason=starting; cancel; cancel-timeout", "approval-asked call=1/a", "call-ended", "CANCELLED v5"},
 	{"a task was told", opened + "; cancel-call call=1/a", "noted call=1/a reason=cancel-sent", "noted", "WAITING_TOOL v4"},
-	{"a run below asks a person", opened, "noted call=1/a reason=asks", "noted", "WAITING_INPUT v3"},
+	{"a run below asks a person", opened, "noted call=1/a reason=asks", "asks-below", "WAITING_INPUT v4"},
 	// People.
 	{"an approval", approval, "approve call=1/a decision=approve", "approved", "WAITING_TOOL v4"},
 	{"a denial", approval, "approve call=1/a decision=deny message=no", "denied", "WAITING_TOOL v4"},

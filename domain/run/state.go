@@ -162,6 +162,7 @@ const (
 	ReasonExpired         Reason = "expired"
 	ReasonRetried         Reason = "retried"
 	ReasonNotRetriable    Reason = "not-retriable"
+	ReasonAsksBelow       Reason = "asks-below"
 	ReasonNoted           Reason = "noted"
 )
 

@@ -24,7 +24,11 @@ func (o *Oracle) call(e run.Event) (Verdict, bool) {
 	key := fmt.Sprintf("%d/%s", e.Call.Step, e.Call.ID)
 	switch e.Type {
 	case run.EventNoted:
+		asked := j != nil && j.asks
 		o.noted(e, j, key)
+		if j != nil && !run.State(o.State()).Terminal() && j.where == "open" && j.asks != asked {
+			return o.change(e.AtMs, "asks-below")
+		}
 		return o.note(e.AtMs, "noted")
 	case run.EventCallEnded:
 		return o.callEnded(e, j, key)
