@@ -269,9 +269,12 @@ func (g *Gen) fillCall(e *run.Event, r run.Run) {
 		e.Reason = pick(g, run.NotedStarting, run.NotedStarting, run.NotedStarting, run.NotedCancel, run.NotedDetach, run.NotedAsks, run.NotedAnswered, run.NotedInput)
 		e.Answer = []byte(pick(g, `{"resolved":1}`, `{`))
 		for _, c := range r.Calls {
-			// What a workflow does: it tells that a task was told.
-			if c.Key == e.Call && c.State == run.CallOpen && c.Cancel != nil && g.one(2) {
-				e.Reason = run.NotedCancel
+			// What a workflow does: it tells that a task was told, and what a run below asks.
+			if c.Key == e.Call && c.State == run.CallOpen && g.one(2) {
+				e.Reason = pick(g, run.NotedAsks, run.NotedAnswered)
+				if c.Cancel != nil {
+					e.Reason = run.NotedCancel
+				}
 			}
 		}
 	case run.EventApprove:

@@ -145,7 +145,7 @@ func (g guarded) broken(e run.Event, tr run.Transition, err error) []string {
 		say("a change with %d versions", added)
 	case (!o.Changed || again) && !tr.Kept && !reflect.DeepEqual(r, n):
 		say("no change, and yet the run differs:\n    %+v\n    %+v", r, n)
-	case tr.Kept && n.State != r.State && (e.Type != run.EventNoted || r.State.Terminal() || n.State.Terminal()):
+	case tr.Kept && n.State != r.State:
 		say("%s became %s without a version", r.State, n.State)
 	}
 	if r.State.Terminal() && n.State != r.State && o.Reason != run.ReasonRetried {
