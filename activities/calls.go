@@ -21,8 +21,10 @@ type Calls interface {
 	Run(ctx context.Context, runID string) (protocol.Seen, error)
 	// Reconcile lets a task ask the outside how its work stands.
 	Reconcile(ctx context.Context, taskID, by string) (protocol.Reconciled, error)
-	// Cancel and CancelRun give up a task or a run. That it has ended is no error.
-	Cancel(ctx context.Context, taskID string, c protocol.Cancel) error
+	// Cancel and CancelRun give up a task or a run. That it has ended is no error. Of a
+	// task that others wait for too the work goes on, and left says that the run alone
+	// was taken off: nobody will tell it of the end.
+	Cancel(ctx context.Context, taskID string, c protocol.Cancel) (left bool, err error)
 	CancelRun(ctx context.Context, runID string, c protocol.Cancel) error
 	// Detach says that the run waits for a task no longer.
 	Detach(ctx context.Context, taskID string, d protocol.Detach) error

@@ -28,34 +28,39 @@ const (
 // CancelCalls tells tasks and runs what a run wants of them: to stop, or only that it
 // waits no longer. All are told; the error is that of those that could not be, and all
 // are told again. It doesn't heartbeat.
-func (a *Activities) CancelCalls(ctx context.Context, req protocol.CancelCallsRequest) error {
+func (a *Activities) CancelCalls(ctx context.Context, req protocol.CancelCallsRequest) (protocol.CallsTold, error) {
+	var told protocol.CallsTold
 	if a.o.Calls == nil {
-		return errNoCalls()
+		return told, errNoCalls()
 	}
 	var errs []error
 	for _, c := range req.Calls {
-		if err := a.cancelCall(ctx, c); err != nil {
+		left, err := a.cancelCall(ctx, c)
+		if err != nil {
 			errs = append(errs, fmt.Errorf("call %s of step %d: %w", c.ID, c.Step, err))
 		}
+		if left {
+			told.Left = append(told.Left, c.Key)
+		}
 	}
-	return errors.Join(errs...)
+	return told, errors.Join(errs...)
 }
 
 func errNoCalls() error {
 	return temporal.NewNonRetryableApplicationError("this worker starts no tasks for runs", protocol.ErrTypeInvalid, nil)
 }
 
-func (a *Activities) cancelCall(ctx context.Context, c protocol.CancelTask) error {
+func (a *Activities) cancelCall(ctx context.Context, c protocol.CancelTask) (left bool, err error) {
 	switch {
 	case c.SubRunID != "" && c.Detach:
 		// A run that nobody waits for goes on; there is nothing to tell it.
-		return nil
+		return false, nil
 	case c.SubRunID != "":
-		return a.o.Calls.CancelRun(ctx, c.SubRunID, protocol.Cancel{Reason: c.Reason, By: c.By})
+		return false, a.o.Calls.CancelRun(ctx, c.SubRunID, protocol.Cancel{Reason: c.Reason, By: c.By})
 	case c.TaskID == "":
-		return nil
+		return false, nil
 	case c.Detach:
-		return a.o.Calls.Detach(ctx, c.TaskID, protocol.Detach{WaiterID: waiterOf(c.WaiterID), Reason: c.Reason})
+		return false, a.o.Calls.Detach(ctx, c.TaskID, protocol.Detach{WaiterID: waiterOf(c.WaiterID), Reason: c.Reason})
 	}
 	// With the waiter's name only its own wish counts: a task that others share goes on.
 	return a.o.Calls.Cancel(ctx, c.TaskID, protocol.Cancel{Reason: c.Reason, By: c.By, WaiterID: waiterOf(c.WaiterID)})

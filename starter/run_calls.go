@@ -183,10 +183,11 @@ func (rc *RunCalls) Reconcile(ctx context.Context, taskID, by string) (protocol.
 	return rc.c.Reconcile(ctx, taskID, protocol.Reconcile{By: by})
 }
 
-// Cancel gives up a task. That it has ended, or is not there, is no error.
-func (rc *RunCalls) Cancel(ctx context.Context, taskID string, req protocol.Cancel) error {
-	_, err := rc.c.Cancel(ctx, taskID, req)
-	return unlessGone(err)
+// Cancel gives up a task. That it has ended, or is not there, is no error. True means
+// that others wait for it: the run alone was taken off.
+func (rc *RunCalls) Cancel(ctx context.Context, taskID string, req protocol.Cancel) (bool, error) {
+	out, err := rc.c.Cancel(ctx, taskID, req)
+	return out.Reason == domain.ReasonDetached || out.Reason == domain.ReasonDuplicateDetach, unlessGone(err)
 }
 
 // CancelRun gives up a run. That it has ended, or is not there, is no error.

@@ -181,10 +181,17 @@ func TestCallsTellWhatTheRunWants(t *testing.T) {
 	calls, ctx := w.Calls(), t.Context()
 	w.submit(t, starter.Submission{TaskID: "t"})
 	w.startRun(t, "r")
+	cancel := func(taskID string, c protocol.Cancel) error {
+		left, err := calls.Cancel(ctx, taskID, c)
+		if left {
+			t.Errorf("nobody else waits for task %s", taskID)
+		}
+		return err
+	}
 	for what, err := range map[string]error{
-		"cancel":              calls.Cancel(ctx, "t", protocol.Cancel{Reason: "enough"}),
-		"cancel again":        calls.Cancel(ctx, "t", protocol.Cancel{}),
-		"cancel nothing":      calls.Cancel(ctx, "nobody", protocol.Cancel{}),
+		"cancel":              cancel("t", protocol.Cancel{Reason: "enough"}),
+		"cancel again":        cancel("t", protocol.Cancel{}),
+		"cancel nothing":      cancel("nobody", protocol.Cancel{}),
 		"cancel a run":        calls.CancelRun(ctx, "r", protocol.Cancel{WaiterID: "w"}),
 		"cancel a run again":  calls.CancelRun(ctx, "r", protocol.Cancel{}),
 		"cancel no run":       calls.CancelRun(ctx, "nobody", protocol.Cancel{}),

@@ -243,7 +243,8 @@ func (r *agentRun) tellCalls(cancel, detach []run.Key) {
 	}
 	durable := r.durable()
 	r.begin(&r.tell, func(ctx workflow.Context) {
-		if err := r.soon(ctx, durable, protocol.ActivityCancelCalls, req, nil, tellCallsOptions()); err != nil {
+		var told protocol.CallsTold
+		if err := r.soon(ctx, durable, protocol.ActivityCancelCalls, req, &told, tellCallsOptions()); err != nil {
 			// The tasks have deadlines of their own, and the grace bounds the waiting.
 			r.log.Error("tasks could not be told", "error", err)
 		}
@@ -253,6 +254,11 @@ func (r *agentRun) tellCalls(cancel, detach []run.Key) {
 				reason = run.NotedDetach
 			}
 			r.must(run.Event{Type: run.EventNoted, Call: c.Key, Reason: reason})
+			if slices.Contains(told.Left, c.Key) {
+				r.must(run.Event{Type: run.EventCallEnded, Call: c.Key, End: &run.End{State: run.CallCancelled, Error: &domain.TaskError{
+					Code: run.CodeCancelled, Message: "given up here; the task goes on for others who wait for it",
+				}}})
+			}
 		}
 	})
 }

@@ -78,6 +78,8 @@ type sim struct {
 
 	e     *runEnv
 	ticks int
+	// retries counts how often the run was retried after it had failed.
+	retries int
 	// life counts the executions of the workflow, length stands for its history.
 	life, length int
 	// suggesting counts how often the run was woken though it was time to continue as
@@ -99,6 +101,8 @@ type sim struct {
 const (
 	simTicks = 70
 	simMost  = 600
+	// simRetries is how often a run is retried.
+	simRetries = 3
 )
 
 func newSim(t testing.TB, seed uint64, f simFault) *sim {
@@ -138,7 +142,10 @@ func (s *sim) live() {
 		now = s.e.Now().Add(time.Second)
 		var can *workflow.ContinueAsNewError
 		if !errors.As(s.e.GetWorkflowError(), &can) {
-			break
+			if s.end(); s.retry(&in) {
+				continue
+			}
+			return
 		}
 		in = protocol.RunInput{}
 		if err := converter.GetDefaultDataConverter().FromPayloads(can.Input, &in); err != nil || in.Carry == nil {
@@ -153,7 +160,22 @@ func (s *sim) live() {
 			s.fault.border(s, in.Carry)
 		}
 	}
-	s.end()
+}
+
+// retry makes a run that has failed go on. What was sent to it and that it has not read
+// it never reads.
+func (s *sim) retry(in *protocol.RunInput) bool {
+	if s.record == nil || s.record.Run.State != run.StateFailed || s.retries == simRetries {
+		return false
+	}
+	s.retries++
+	in.Carry = &protocol.RunCarry{Run: s.record.Run, Retry: &protocol.RunRetry{By: "ann"}}
+	s.record, s.sent = nil, nil
+	s.paused, s.log = false, append(s.log, simEntry{unpaused: true})
+	if s.fault.border != nil {
+		s.fault.border(s, in.Carry)
+	}
+	return true
 }
 
 func (s *sim) fail(format string, args ...any) {
@@ -216,6 +238,8 @@ func (s *sim) deliver() bool {
 	border := s.lot.IntN(6) == 0
 	if border {
 		s.suggest()
+		// It says nothing, but the run looks.
+		due = slices.Insert(due, 0, &simSignal{name: protocol.SignalRunAsks, arg: subAsk("nobody", "")})
 	}
 	s.sent = append(s.sent, due...)
 	// It may be busy starting calls for a moment.
@@ -275,7 +299,7 @@ func (s *sim) act() {
 	case n < 99:
 		s.suggest()
 		s.commit()
-	case s.seed%16 == 0 && !s.cancelled:
+	case s.seed%15 == 0 && !s.cancelled:
 		s.cancelled = true
 		s.e.update(protocol.UpdateCancel, protocol.Cancel{By: "ann", Reason: "enough"})
 	}
@@ -325,7 +349,8 @@ func (s *sim) commit() {
 		s.answer(h, bodies[0])
 		s.answer(h, bodies[1])
 	case 1:
-		s.answer(h, run.StepResponse{Error: &domain.TaskError{Message: "hiccup", Retryable: true}})
+		forGood := s.seed%3 == 0 && s.retries < simRetries && s.lot.IntN(2) == 0
+		s.answer(h, run.StepResponse{Error: &domain.TaskError{Message: "hiccup", Retryable: !forGood}})
 	case 2:
 		s.answer(h, s.agent.answer(h.req))
 	default:
@@ -375,14 +400,14 @@ func (s *sim) finishTasks() {
 }
 
 func (s *sim) tell(t *simTask, due int) {
-	s.waiting = append(s.waiting, &simSignal{
-		due: due, name: protocol.SignalTaskFinished, arg: protocol.TaskFinished{Task: *t.end}, log: simEntry{told: t.id},
-	})
+	name, arg := t.news()
+	s.waiting = append(s.waiting, &simSignal{due: due, name: name, arg: arg, log: simEntry{told: t.id}})
 }
 
 // early tells of an end before the start has been answered. It runs beside the driver.
 func (s *sim) early(t *simTask) {
-	s.e.SignalWorkflow(protocol.SignalTaskFinished, protocol.TaskFinished{Task: *t.end})
+	name, arg := t.news()
+	s.e.SignalWorkflow(name, arg)
 	told := *t
 	s.e.at(0, func() { s.log = append(s.log, simEntry{told: told.id}) })
 }

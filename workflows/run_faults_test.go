@@ -156,11 +156,21 @@ var propertyFaults = map[string]simFault{
 			c.Run.Step.Held = false
 		}
 	}),
+	"a retry forgets what its step was about": crossing(func(c *protocol.RunCarry) {
+		if c.Retry != nil && c.Run.Step != nil && c.Run.Step.Attempt > 0 {
+			c.Run.Step.Results, c.Run.Step.Inputs = nil, nil
+		}
+	}),
+	"a retry loses what has ended": crossing(func(c *protocol.RunCarry) {
+		if c.Retry != nil {
+			c.Run.Calls = slices.DeleteFunc(c.Run.Calls, func(x run.Call) bool { return x.State.Ended() })
+		}
+	}),
 	"what is detached does not cross": crossing(func(c *protocol.RunCarry) { c.Run.Detached = nil }),
 }
 
 // faultSeeds is within how many seeds a fault has to be found.
-const faultSeeds = 200
+const faultSeeds = 100
 
 // The property test is worth what it finds.
 func TestThePropertyTestFindsFaults(t *testing.T) {

@@ -45,10 +45,11 @@ func TestExactlyOnceIntoTheModel(t *testing.T) {
 
 // simSums counts what the seeds were about, so that one sees whether they are about
 // much.
-type simSums struct{ Steps, Attempts, Calls, Begun, Executions, Inputs, Ticks, Late, Cancelled int }
+type simSums struct{ Retries, Steps, Attempts, Calls, Begun, Executions, Inputs, Ticks, Late, Cancelled int }
 
 func (x *simSums) add(s *sim) {
 	x.Executions += s.life
+	x.Retries += s.retries
 	x.Ticks += s.ticks
 	x.Begun += len(s.w.begun)
 	for _, e := range s.log {
@@ -98,7 +99,7 @@ func (s *sim) story() []string {
 			out = append(out, "told of "+x.told)
 		case x.stopped != nil:
 			out = append(out, fmt.Sprintf("cancelled %v", *x.stopped))
-		default:
+		case x.paused, x.unpaused:
 			out = append(out, fmt.Sprintf("paused %v", x.paused))
 		}
 	}

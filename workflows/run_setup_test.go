@@ -100,7 +100,7 @@ func (w *runWorld) activities() map[string]any {
 			}
 			return out, nil
 		},
-		protocol.ActivityCancelCalls: func(_ context.Context, r protocol.CancelCallsRequest) error {
+		protocol.ActivityCancelCalls: func(_ context.Context, r protocol.CancelCallsRequest) (protocol.CallsTold, error) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.cancels = append(w.cancels, r.Calls...)
@@ -109,7 +109,7 @@ func (w *runWorld) activities() map[string]any {
 					w.told(c)
 				}
 			}
-			return nil
+			return protocol.CallsTold{}, nil
 		},
 		protocol.ActivityWatchCalls: func(_ context.Context, r protocol.WatchCallsRequest) (protocol.CallsFound, error) {
 			w.mu.Lock()

@@ -42,8 +42,8 @@ type simTask struct {
 	id   string
 	keys []run.Key
 	end  *domain.Task
-	// lost says that nobody tells the run of its end.
-	lost, cancelled bool
+	// lost says that nobody tells the run of its end; sub that a run does the work.
+	lost, cancelled, sub bool
 }
 
 // simWorld is what the activities and the people of the property test see.
@@ -126,7 +126,7 @@ func (w *simWorld) begin(c protocol.CallStart) (protocol.CallBegun, error) {
 	}
 	task, known := w.tasks[id]
 	if !known {
-		task = &simTask{id: id}
+		task = &simTask{id: id, sub: c.Tool == run.ToolRun}
 		w.tasks[id] = task
 		w.order = append(w.order, id)
 	}
@@ -135,15 +135,51 @@ func (w *simWorld) begin(c protocol.CallStart) (protocol.CallBegun, error) {
 	}
 	w.of[c.Key] = id
 	b := protocol.CallBegun{Started: &run.Started{TaskID: id, WaiterID: fmt.Sprint(c.Key)}}
+	if task.sub {
+		b.Started = &run.Started{SubRunID: id}
+	}
 	switch {
 	case known && task.end != nil:
-		end := run.EndOfTask(*task.end)
+		end := task.ended()
 		b.End = &end
 	case !known && lot.IntN(8) == 0:
 		w.end(task, lot)
 		w.early(task)
 	}
 	return b, nil
+}
+
+// ended is the end of a task or a run as that of a call.
+func (t *simTask) ended() run.End {
+	if !t.sub {
+		return run.EndOfTask(*t.end)
+	}
+	f := t.finished()
+	return run.EndOfRun(f.State, f.Final, f.Error, nil)
+}
+
+// finished is what a run tells the one above at its end.
+func (t *simTask) finished() protocol.RunFinished {
+	f := protocol.RunFinished{Key: t.keys[0], SubRunID: t.id, Error: t.end.Error}
+	switch t.end.State {
+	case domain.StateSucceeded:
+		f.State, f.Final = run.StateSucceeded, &run.Content{Ref: t.end.ResultRef, Hash: "h", Bytes: 3}
+	case domain.StateExpired:
+		f.State = run.StateExpired
+	case domain.StateCancelled:
+		f.State = run.StateCancelled
+	case domain.StateFailed, domain.StateQueued, domain.StateRunning:
+		f.State = run.StateFailed
+	}
+	return f
+}
+
+// news is the signal that tells of an end.
+func (t *simTask) news() (string, any) {
+	if t.sub {
+		return protocol.SignalRunFinished, t.finished()
+	}
+	return protocol.SignalTaskFinished, protocol.TaskFinished{Task: *t.end}
 }
 
 // heed notes what is about to be committed.
@@ -207,7 +243,7 @@ func (w *simWorld) open() []*simTask {
 func (w *simWorld) told(c protocol.CancelTask) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if t := w.tasks[c.TaskID]; t != nil && !c.Detach {
+	if t := w.tasks[c.TaskID+c.SubRunID]; t != nil && !c.Detach {
 		t.cancelled = true
 	}
 }
@@ -218,10 +254,12 @@ func (w *simWorld) watch(r protocol.WatchCallsRequest) (protocol.CallsFound, err
 	defer w.mu.Unlock()
 	var found protocol.CallsFound
 	for _, c := range r.Calls {
-		t := w.tasks[c.TaskID]
+		t := w.tasks[c.TaskID+c.SubRunID]
 		switch {
 		case t == nil:
 			w.fault("the standing check looks at %v, which has no task", c.Key)
+		case t.end != nil && t.sub:
+			found.Ends = append(found.Ends, protocol.CallFound{Key: c.Key, End: t.ended()})
 		case t.end != nil:
 			found.Ends = append(found.Ends, protocol.CallFound{Key: c.Key, Task: t.end})
 		}
@@ -242,7 +280,7 @@ func (w *simWorld) truth(k run.Key, call run.ToolCall, res run.Result, stopped b
 		if answer, asked := w.answered[k]; asked {
 			ok = string(res.Result) == answer
 		} else {
-			ok = ended(domain.StateSucceeded) && res.TaskID == task.id && res.ResultRef == task.end.ResultRef
+			ok = ended(domain.StateSucceeded) && (task.sub || res.TaskID == task.id) && res.ResultRef == task.end.ResultRef
 		}
 	case run.CallFailed:
 		code := ""
@@ -339,6 +377,8 @@ func (a *simAgent) calls() []run.ToolCall {
 			c.Tool = toolUnknown
 		case n <= 2:
 			c.Tool = toolApprove
+		case n == 4:
+			c.Tool = run.ToolRun
 		case n == 3:
 			c.Tool, c.Input = run.ToolAsk, json.RawMessage(`{"prompt":"?"}`)
 		}

@@ -15,9 +15,9 @@ var record = flag.Bool("record", false, "write the histories of the lives that h
 // engine is where histories are made.
 var engine *harness.Engine
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) { os.Exit(main(m)) }
 
-func run(m *testing.M) int {
+func main(m *testing.M) int {
 	// Without a cache a worker forgets a workflow after each workflow task and
 	// replays it from its beginning for the next one. It is for the process, and
 	// must come before the first worker.

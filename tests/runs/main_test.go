@@ -26,6 +26,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "internal-supervise" {
 		os.Exit(exec.SupervisorMain(os.Args[2:]))
 	}
+	if s := os.Getenv(runtimeEnv); s != "" {
+		os.Exit(runtimeMain(s))
+	}
 	os.Exit(harness.Main(m, &shared))
 }
 

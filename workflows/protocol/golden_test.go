@@ -121,6 +121,7 @@ var messages = []any{
 	protocol.SubmittedCall{},
 	protocol.SubmitRun{},
 	protocol.CallRefused{},
+	protocol.CallsTold{},
 	protocol.Seen{},
 }
 

@@ -347,6 +347,13 @@ type CancelTask struct {
 	Detach bool   `json:"detach,omitempty"`
 }
 
+// CallsTold is its result.
+type CallsTold struct {
+	// Left are the calls whose task goes on for others: the run was taken off, and the
+	// call has ended for it.
+	Left []run.Key `json:"left,omitempty"`
+}
+
 // WatchCallsRequest is the argument of [ActivityWatchCalls] and [ActivityInspectCalls].
 type WatchCallsRequest struct {
 	Tenant string     `json:"tenant"`
