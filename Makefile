@@ -52,7 +52,7 @@ replay: ## replay the recorded histories, every test anew
 
 .PHONY: long
 long: build ## run the long tests too: kills, storms, long waits, a service that misbehaves, TypeScript (about an hour; needs Node.js 20)
-	go test -tags long -count=1 -timeout 120m ./tests/...
+	go test -tags long -count=1 -timeout 120m ./tests/... ./workflows
 
 .PHONY: fuzz
 fuzz: ## run every fuzz test for FUZZTIME (30s)
