@@ -1,7 +1,7 @@
 package cli
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,13 +9,14 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/wakepoint/wakepoint/config"
-	"github.com/wakepoint/wakepoint/domain"
+	"github.com/wakepoint/wakepoint/domain/run"
 	"github.com/wakepoint/wakepoint/starter"
 	"github.com/wakepoint/wakepoint/starter/cli/demo"
 	"github.com/wakepoint/wakepoint/starter/cli/dev"
@@ -33,10 +34,11 @@ type demoFlags struct {
 func (a *app) demoCommand() *cobra.Command {
 	var f demoFlags
 	cmd := &cobra.Command{
-		Use: "demo [DIR]", Short: "do real work on a Go source tree as durable tasks", Args: atMost(1),
-		Long: `Starts an engine and a worker and has real tools work on a Go source tree as durable
-tasks: go vet, go test, gofmt, a count of the code, a summary of the git history.
-No network is needed. Shows them live and writes a report.
+		Use: "demo [DIR]", Short: "do real work on a Go source tree as one durable run", Args: atMost(1),
+		Long: `Starts an engine and a worker and has real tools work on a Go source tree, as one
+durable run: go vet, go test, gofmt, a count of the code and a summary of the git
+history at the same time, then a report about what all of them have found. No network
+is needed. Shows them live. The file of the run lies in the data folder.
 
 With --crash the worker is killed by SIGKILL in the middle of the work, and another
 one takes over: the report is the same, but for durations. DIR is the root of a Go
@@ -68,9 +70,19 @@ type demonstration struct {
 	s      *session
 	// temporary says that the data folder goes with the demo.
 	temporary bool
-	// tasks are the ids of the steps that are not skipped, at their places.
-	tasks []string
+	// plan is what the run does, runID its id once it may have been started.
+	plan  *config.Plan
+	runID string
 	crash *crash
+}
+
+// demoStep is a call of the run, and what came of it.
+type demoStep struct {
+	demo.Step
+	call run.Call
+	took time.Duration
+	// result is what the tool wrote, if it succeeded.
+	result []byte
 }
 
 func (a *app) demo(ctx context.Context, f demoFlags) (err error) {
@@ -91,17 +103,17 @@ func (a *app) demo(ctx context.Context, f demoFlags) (err error) {
 		return err
 	}
 	defer d.s.close()
-	outcomes, err := d.work(ctx)
+	steps, err := d.work(ctx)
 	if err != nil {
 		return d.giveUp(ctx, err)
 	}
-	if err := d.write(outcomes); err != nil {
+	if err := d.write(steps); err != nil {
 		return err
 	}
-	if err := d.tell(outcomes); err != nil || !f.keep {
+	if err := d.tell(steps); err != nil || !f.keep {
 		return err
 	}
-	a.say("engine and worker stay up until ctrl-c; in another terminal: wakepoint task list --data %s", dir)
+	a.say("engine and worker stay up until ctrl-c; in another terminal: wakepoint run show %s --data %s", d.runID, dir)
 	return d.stack.Wait(ctx)
 }
 
@@ -161,6 +173,9 @@ func (d *demonstration) start(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
+	if err := d.writePlan(dir, cfg); err != nil {
+		return err
+	}
 	o, err := d.a.stackOptions(ctx, cfg, d.f.stackFlags)
 	if err != nil {
 		return err
@@ -183,36 +198,53 @@ func (d *demonstration) start(ctx context.Context, dir string) error {
 	return nil
 }
 
-// work submits the steps and follows them to their ends.
-func (d *demonstration) work(ctx context.Context) ([]demo.Outcome, error) {
-	w := d.a.newWatcher(d.a.err, nil, 0)
-	w.quiet = d.a.json
-	input, err := json.Marshal(demo.Input{Dir: d.tree.Dir, Exclude: []string{d.report}})
+// writePlan writes the file of the run and reads it, as anybody's.
+func (d *demonstration) writePlan(dir string, cfg *config.Config) error {
+	b, err := demo.RunFile(d.tree, d.steps, []string{d.report})
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(dir, "run.yaml")
+	if err := os.WriteFile(file, b, 0o600); err != nil {
+		return err
+	}
+	if d.plan, err = config.LoadPlan(file); err != nil {
+		return err
+	}
+	return d.plan.Check(cfg)
+}
+
+// work starts the run and follows it to its end.
+func (d *demonstration) work(ctx context.Context) ([]demoStep, error) {
+	for _, step := range d.steps {
+		if step.Skip != "" {
+			d.a.say("skipped %s: %s", step.Tool, step.Skip)
+		}
+	}
+	start := planStart(d.plan)
+	// The id is chosen here, so that a run whose start was interrupted half way is known
+	// too.
+	start.RunID = "demo-" + uuid.NewString()[:8]
+	d.runID = start.RunID
+	started, err := d.s.runs.StartRun(ctx, start)
 	if err != nil {
 		return nil, err
 	}
-	d.tasks = make([]string, len(d.steps))
-	// The ids are chosen here, so that a task whose submission was interrupted
-	// half way is known too.
-	run := uuid.NewString()[:8]
-	for i, step := range d.steps {
-		if step.Skip != "" {
-			d.a.say("skipped %s: %s", step.Tool, step.Skip)
-			continue
-		}
-		d.tasks[i] = "demo-" + run + "-" + step.Tool
-		if _, err := d.s.tasks.Submit(ctx, starter.Submission{Tool: step.Tool, TaskID: d.tasks[i], Title: step.Title, Input: input}); err != nil {
-			return nil, err
-		}
-		w.add(step.Tool, d.tasks[i])
+	d.a.say("run: %s", join(" ", d.runID, d.s.link(started.WorkflowID, "")))
+	w := d.a.newRunWatcher(d.a.err, d.runID)
+	w.name, w.quiet, w.tasks = "run", d.a.json, true
+	w.onCall = func(c run.Call) {
+		// The tenant of the demo's own configuration is the default one.
+		d.a.say("task of %s: %s", c.ID, join(" ", c.TaskID, d.s.taskLink(config.DefaultTenant, c.TaskID)))
 	}
 	if d.f.crash {
-		d.crash = newCrash(d.stack, w)
+		d.crash = newCrash(d.stack, d.a.say)
+		w.onTask = d.crash.seen
 	}
-	err = w.run(ctx, d.s.tasks)
+	err = w.run(ctx, d.s)
 	var f *failure
 	switch {
-	case errors.As(err, &f) && f.code == codeTaskEnded:
+	case errors.As(err, &f) && f.code == codeRunEnded:
 	case err != nil:
 		return nil, err
 	}
@@ -222,29 +254,32 @@ func (d *demonstration) work(ctx context.Context) ([]demo.Outcome, error) {
 	return d.outcomes(ctx, w)
 }
 
-func (d *demonstration) outcomes(ctx context.Context, w *watcher) ([]demo.Outcome, error) {
-	var outcomes []demo.Outcome
-	for i, step := range d.steps {
-		o := demo.Outcome{Step: step}
-		if step.Skip == "" {
-			desc, err := w.lastOf(d.tasks[i])
-			if err != nil {
+// outcomes are the steps, and the report as the last one.
+func (d *demonstration) outcomes(ctx context.Context, w *runWatcher) ([]demoStep, error) {
+	var steps []demoStep
+	for _, step := range append(d.steps, demo.Step{Tool: demo.ToolReport, Title: "report about what was found"}) {
+		o := demoStep{Step: step}
+		i := slices.IndexFunc(w.calls, func(c *watchedCall) bool { return c.ID == step.Tool })
+		switch {
+		case step.Skip != "":
+			steps = append(steps, o)
+			continue
+		case i < 0:
+			return nil, fmt.Errorf("nothing was heard of call %s", step.Tool)
+		}
+		o.call = w.calls[i].Call
+		if t := w.calls[i].task; t != nil {
+			o.took = ms(t.Description.Task.EndedAtMs - t.Description.Task.CreatedAtMs)
+		}
+		if o.call.State == run.CallSucceeded {
+			var err error
+			if o.result, err = d.result(ctx, o.call.TaskID); err != nil {
 				return nil, err
 			}
-			t := desc.Task
-			o.State, o.Took = string(t.State), ms(t.EndedAtMs-t.CreatedAtMs)
-			if t.Error != nil {
-				o.Error = t.Error.Error()
-			}
-			if t.State == domain.StateSucceeded {
-				if o.Result, err = d.result(ctx, t.ID); err != nil {
-					return nil, err
-				}
-			}
 		}
-		outcomes = append(outcomes, o)
+		steps = append(steps, o)
 	}
-	return outcomes, nil
+	return steps, nil
 }
 
 func (d *demonstration) result(ctx context.Context, taskID string) ([]byte, error) {
@@ -260,13 +295,18 @@ func (d *demonstration) result(ctx context.Context, taskID string) ([]byte, erro
 	return b, errors.Join(err, r.Close())
 }
 
-func (d *demonstration) write(outcomes []demo.Outcome) error {
-	var b bytes.Buffer
-	if err := demo.Report(&b, d.tree, outcomes); err != nil {
-		return err
+// write writes the report to its file: the result of the last call.
+func (d *demonstration) write(steps []demoStep) error {
+	report := steps[len(steps)-1]
+	if report.result == nil {
+		text := "there is no report"
+		if report.call.Error != nil {
+			text += ": " + report.call.Error.Error()
+		}
+		return failf(codeRunEnded, "keep the data to look at the run: wakepoint demo --keep --data DIR", "%s", text)
 	}
 	const ordinary = 0o644
-	if err := os.WriteFile(d.report, b.Bytes(), ordinary); err != nil {
+	if err := os.WriteFile(d.report, report.result, ordinary); err != nil {
 		return &failure{code: codeFailure, message: "write the report: " + err.Error(), hint: "name another file with --report", cause: err}
 	}
 	return nil
@@ -277,6 +317,7 @@ type demoJSON struct {
 	Report string     `json:"report"`
 	Tree   string     `json:"tree"`
 	Module string     `json:"module"`
+	RunID  string     `json:"runId"`
 	Tasks  []stepJSON `json:"tasks"`
 	// KilledWorker and NextWorker are processes, with --crash.
 	KilledWorker int `json:"killedWorker,omitempty"`
@@ -293,18 +334,23 @@ type stepJSON struct {
 	Result  json.RawMessage `json:"result,omitempty"`
 }
 
-// tell says where the report is. The error says how many tasks did not succeed.
-func (d *demonstration) tell(outcomes []demo.Outcome) error {
-	out := demoJSON{Report: d.report, Tree: d.tree.Dir, Module: d.tree.Module}
+// tell says where the report is. The error says how many calls did not succeed.
+func (d *demonstration) tell(steps []demoStep) error {
+	out := demoJSON{Report: d.report, Tree: d.tree.Dir, Module: d.tree.Module, RunID: d.runID}
 	out.KilledWorker, out.NextWorker = d.crash.pids()
 	failed := 0
-	for i, o := range outcomes {
-		if o.Skip == "" && o.State != string(domain.StateSucceeded) {
+	for _, o := range steps {
+		if o.Skip == "" && o.call.State != run.CallSucceeded {
 			failed++
 		}
-		out.Tasks = append(out.Tasks, stepJSON{
-			Tool: o.Tool, TaskID: d.tasks[i], State: o.State, Skipped: o.Skip, TookMs: o.Took.Milliseconds(), Error: o.Error, Result: o.Result,
-		})
+		one := stepJSON{Tool: o.Tool, TaskID: o.call.TaskID, State: string(o.call.State), Skipped: o.Skip, TookMs: o.took.Milliseconds()}
+		if o.call.Error != nil {
+			one.Error = o.call.Error.Error()
+		}
+		if o.Tool != demo.ToolReport {
+			one.Result = o.result
+		}
+		out.Tasks = append(out.Tasks, one)
 	}
 	if d.a.json {
 		if err := d.a.printJSON(out); err != nil {
@@ -330,23 +376,14 @@ func (d *demonstration) giveUp(ctx context.Context, before error) error {
 	interrupted := ctx.Err() != nil
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTime)
 	defer cancel()
-	d.a.say("stopping the tools")
-	left := 0
-	for _, id := range d.tasks {
-		if id == "" {
-			continue
-		}
-		_, err := d.s.tasks.Cancel(ctx, id, protocol.Cancel{Reason: "the demo was interrupted", By: "wakepoint demo"})
-		if err == nil {
-			err = d.closed(ctx, id)
-		}
-		if err != nil && !errors.Is(err, starter.ErrUnknownTask) {
-			left++
-		}
+	if d.runID == "" {
+		return before
 	}
+	d.a.say("stopping the tools")
+	left, err := d.stop(ctx)
 	switch {
-	case left > 0:
-		return failf(codeFailure, "look for processes of "+commandTool, "the demo was given up, and %s may still run", term.Count(left, "tool"))
+	case err != nil || left > 0:
+		return failf(codeFailure, "look for processes of "+commandTool, "the demo was given up, and %s may still run", term.Count(max(left, 1), "tool"))
 	case interrupted:
 		text := "interrupted; its tools were stopped"
 		if d.temporary {
@@ -357,19 +394,55 @@ func (d *demonstration) giveUp(ctx context.Context, before error) error {
 	return before
 }
 
-// closed waits until the workflow of a task has closed. A task can be cancelled
-// before that, while its tool is still being told.
+// stop cancels the run and waits until its tasks have closed; it gives how many have
+// not. A task can be cancelled before that, while its tool is still being told.
+func (d *demonstration) stop(ctx context.Context) (left int, err error) {
+	_, err = d.s.runs.CancelRun(ctx, d.runID, protocol.Cancel{Reason: "the demo was interrupted", By: "wakepoint demo"})
+	if err != nil && !errors.Is(err, starter.ErrUnknownRun) {
+		return 0, err
+	}
+	var desc starter.RunDescription
+	for !desc.Closed {
+		// A worker may be on its way: the question is put again until the time is over.
+		switch desc, err = d.s.runs.DescribeRun(ctx, d.runID); {
+		case errors.Is(err, starter.ErrUnknownRun):
+			return 0, nil
+		case desc.Closed:
+		default:
+			if stop := wait(ctx, closedPause); stop != nil {
+				return 0, cmp.Or(err, stop)
+			}
+		}
+	}
+	for _, calls := range [][]run.Call{desc.Run.Done, desc.Run.Calls} {
+		for _, c := range calls {
+			if c.TaskID != "" && d.closed(ctx, c.TaskID) != nil {
+				left++
+			}
+		}
+	}
+	return left, nil
+}
+
+// closed waits until the workflow of a task has closed.
 func (d *demonstration) closed(ctx context.Context, taskID string) error {
 	for {
 		desc, err := d.s.tasks.Describe(ctx, taskID)
 		if err != nil || desc.Closed {
 			return err
 		}
-		select {
-		case <-time.After(closedPause):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := wait(ctx, closedPause); err != nil {
+			return err
 		}
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 

@@ -20,7 +20,6 @@ const (
 type crash struct {
 	stack stack
 	say   func(format string, args ...any)
-	name  func(i int) string
 	// done is closed when another worker works; first, next and err are set then.
 	done        chan struct{}
 	began       bool
@@ -28,21 +27,19 @@ type crash struct {
 	err         error
 }
 
-// newCrash hangs a crash onto a watcher, whose changes set it off.
-func newCrash(s stack, w *watcher) *crash {
-	c := &crash{stack: s, say: w.a.say, name: func(i int) string { return w.names[i] }, done: make(chan struct{})}
-	w.seen = c.seen
-	return c
+// newCrash makes a crash; a change of a task sets it off.
+func newCrash(s stack, say func(format string, args ...any)) *crash {
+	return &crash{stack: s, say: say, done: make(chan struct{})}
 }
 
 // seen is told of every change of every task, one after the other.
-func (c *crash) seen(i int, ch starter.Change) {
+func (c *crash) seen(name string, ch starter.Change) {
 	t := ch.Description.Task
 	if c.began || t.State != domain.StateRunning || t.Progress < middleFrom || t.Progress > middleTo {
 		return
 	}
 	c.began = true
-	at := fmt.Sprintf("%s was at %d%%", c.name(i), t.Progress)
+	at := fmt.Sprintf("%s was at %d%%", name, t.Progress)
 	if c.first, c.err = c.stack.KillWorker(); c.err != nil {
 		close(c.done)
 		return

@@ -87,7 +87,6 @@ func (f *fake) Submit(_ context.Context, s starter.Submission) (starter.Submitte
 }
 
 func (f *fake) Describe(_ context.Context, taskID string) (starter.Description, error) {
-	taskID = known(taskID)
 	if err := f.called("describe", taskID); err != nil {
 		return starter.Description{}, err
 	}
@@ -103,7 +102,6 @@ func (f *fake) Describe(_ context.Context, taskID string) (starter.Description, 
 
 func (f *fake) Watch(ctx context.Context, taskID string, cursor int64) iter.Seq2[starter.Change, error] {
 	return func(yield func(starter.Change, error) bool) {
-		taskID = known(taskID)
 		if err := f.called("watch", taskID, cursor); err != nil {
 			yield(starter.Change{}, err)
 			return
@@ -144,7 +142,6 @@ func (b bytesReader) Open(context.Context) (io.ReadCloser, error) {
 }
 
 func (f *fake) Result(_ context.Context, taskID string, late bool) (starter.Result, cli.Reader, error) {
-	taskID = known(taskID)
 	if err := f.called("result", taskID, late); err != nil {
 		return starter.Result{}, nil, err
 	}
@@ -170,7 +167,6 @@ func (f *fake) Logs(_ context.Context, taskID string, r starter.LogRequest) iter
 }
 
 func (f *fake) Cancel(_ context.Context, taskID string, c protocol.Cancel) (domain.Outcome, error) {
-	taskID = known(taskID)
 	err := f.called("cancel", taskID, c)
 	if f.onCancel != nil {
 		f.onCancel(taskID)
@@ -246,11 +242,11 @@ func describe(t domain.Task) starter.Description {
 	return d
 }
 
-// known is the id under which a task is scripted: those of a demo are random but
-// for their beginning and the tool at their end.
+// known is the id under which a run is scripted: that of a demo is random but for its
+// beginning.
 func known(id string) string {
-	if parts := strings.SplitN(id, "-", 3); len(parts) == 3 && parts[0] == "demo" && len(parts[1]) == 8 {
-		return "demo-" + parts[2]
+	if rest, ok := strings.CutPrefix(id, "demo-"); ok && len(rest) == 8 {
+		return "demo"
 	}
 	return id
 }

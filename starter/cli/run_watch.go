@@ -14,6 +14,7 @@ import (
 	"github.com/wakepoint/wakepoint/domain/run"
 	"github.com/wakepoint/wakepoint/starter"
 	"github.com/wakepoint/wakepoint/starter/cli/term"
+	"github.com/wakepoint/wakepoint/workflows/protocol"
 )
 
 func (a *app) runWatchCommand() *cobra.Command {
@@ -350,14 +351,22 @@ func (w *runWatcher) draw() {
 		row.Note = w.err.Error()
 	}
 	rows := []term.Row{row}
-	newest := 0
+	newest, ended := 0, 0
 	for _, c := range w.calls {
 		newest = max(newest, c.Step)
 	}
 	for _, c := range w.calls {
-		if c.Step == newest || !c.State.Ended() {
-			rows = append(rows, w.row(c))
+		if c.Step != newest && c.State.Ended() {
+			continue
 		}
+		rows = append(rows, w.row(c))
+		if c.State.Ended() {
+			ended++
+		}
+	}
+	// What an agent will ask for yet nobody knows; a plan is known.
+	if w.last != nil && w.last.Description.Runtime.Mode == protocol.ModePlan && len(rows) > 1 {
+		rows[0].Percent = 100 * ended / (len(rows) - 1)
 	}
 	w.screen.Draw(rows)
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/wakepoint/wakepoint/domain"
+	domainrun "github.com/wakepoint/wakepoint/domain/run"
 	"github.com/wakepoint/wakepoint/starter/cli"
 	"github.com/wakepoint/wakepoint/starter/cli/demo"
 	"github.com/wakepoint/wakepoint/starter/cli/dev"
@@ -232,26 +234,35 @@ func module(t *testing.T) string {
 	return dir
 }
 
-// demoTasks scripts the tasks of a demo.
-//
-// The ids that a demo gives to its tasks are random but for the tool.
-func demoTasks(t *testing.T) *fake {
+// demoTools are those of a demo on a module that is no git work tree.
+var demoTools = []string{demo.ToolVet, demo.ToolTest, demo.ToolFormat, demo.ToolCount, demo.ToolReport}
+
+// demoRun scripts the run of a demo and its tasks, which have the names of their tools.
+// The one that fails, if any, ends otherwise than succeeded.
+func demoRun(t *testing.T, fails string) *fake {
 	t.Helper()
 	f := setup(t)
-	for tool, result := range map[string]any{
-		demo.ToolVet:    demo.VetResult{Packages: 1},
-		demo.ToolTest:   demo.TestResult{},
-		demo.ToolFormat: demo.FormatResult{Files: 1},
-		demo.ToolCount:  demo.CountResult{Files: 1},
-	} {
-		id := "demo-" + tool
+	planned := domainrun.StepResponse{}
+	var ends []domainrun.Event
+	for _, tool := range demoTools {
+		planned.ToolCalls = append(planned.ToolCalls, domainrun.ToolCall{ToolCallID: tool, Tool: tool})
+		id := "task-" + tool
 		f.changes[id] = history(t, id, started, half, succeeded)
-		b, err := json.Marshal(result)
-		if err != nil {
-			t.Fatal(err)
+		f.results[id] = []byte("{\"of\": \"" + tool + "\"}")
+		end := domainrun.End{State: domainrun.CallSucceeded, ResultRef: "blob:x"}
+		if tool == fails {
+			f.changes[id] = history(t, id, started, broken)
+			end = domainrun.End{State: domainrun.CallFailed, Error: broken.Error}
 		}
-		f.results[id] = b
+		ends = append(ends, domainrun.Event{Type: domainrun.EventCallStarted, Call: domainrun.Key{Step: 1, ID: tool}, Started: &domainrun.Started{TaskID: id}}, callEnded(1, tool, end))
 	}
+	f.results["task-"+demo.ToolReport] = []byte("# the report\n")
+	last := committed(2, domainrun.StepResponse{Final: json.RawMessage(`{"calls":[]}`)})
+	if fails != "" {
+		last = domainrun.Event{Type: domainrun.EventStepFailed, Token: "t2", Error: &domain.TaskError{Code: domainrun.CodePlanFailed, Message: "not all calls succeeded"}}
+	}
+	events := append([]domainrun.Event{claimed(1), committed(1, planned)}, ends...)
+	f.runChanges["demo"] = runHistory(agentRun(t, "demo", append(events, claimed(2), last)...))
 	return f
 }
 
@@ -262,7 +273,7 @@ func runDemo(t *testing.T, ctx context.Context, f *fake, s *fakeStack, args ...s
 	var stdout, stderr bytes.Buffer
 	env := append(os.Environ(), "TEMPORAL_CONFIG_FILE="+filepath.Join(wd, "none.toml"))
 	line := append([]string{"demo", tree, "--engine", "x:1"}, args...)
-	code := cli.RunWith(ctx, line, strings.NewReader(""), &stdout, &stderr, env, cli.Parts{Tasks: f, Now: now, Dir: wd, Self: "/bin/wakepoint", Start: s.starts})
+	code := cli.RunWith(ctx, line, strings.NewReader(""), &stdout, &stderr, env, cli.Parts{Tasks: f, Runs: f, Now: now, Dir: wd, Self: "/bin/wakepoint", Start: s.starts})
 	b, err := os.ReadFile(filepath.Join(wd, "wakepoint-demo-report.md"))
 	if err != nil {
 		report = err.Error()
@@ -275,8 +286,8 @@ func runDemo(t *testing.T, ctx context.Context, f *fake, s *fakeStack, args ...s
 func TestDemoWritesTheSameReportWithACrash(t *testing.T) {
 	t.Parallel()
 	calm, crashed := &fakeStack{}, &fakeStack{}
-	plain, report := runDemo(t, t.Context(), demoTasks(t), calm)
-	withCrash, again := runDemo(t, t.Context(), demoTasks(t), crashed, "--crash")
+	plain, report := runDemo(t, t.Context(), demoRun(t, ""), calm)
+	withCrash, again := runDemo(t, t.Context(), demoRun(t, ""), crashed, "--crash")
 	if plain.code != cli.ExitOK || withCrash.code != cli.ExitOK || report != again {
 		t.Fatalf("%v\n%v\n%s\n%s", plain, withCrash, report, again)
 	}
@@ -285,6 +296,7 @@ func TestDemoWritesTheSameReportWithACrash(t *testing.T) {
 	}
 	for _, want := range []string{
 		"skipped git-history: the tree is no git work tree, or git may not read it\n", "temporal ui: http://127.0.0.1:4712/namespaces/default/workflows\n",
+		"task of go-vet: task-go-vet\n", "run 03:04:06 v1 claim: claimed, now RUNNING\n", "go-vet 03:04:07 v2 progress, 50%, image 5 of 10\n",
 		" was at 50%; its tools run on\n", "worker process 100 was killed with SIGKILL while ", "worker process 101 has taken over\n", "report:\n",
 	} {
 		if !strings.Contains(withCrash.stderr, want) {
@@ -297,33 +309,41 @@ func TestDemoWritesTheSameReportWithACrash(t *testing.T) {
 	if _, err := os.Stat(calm.options.DataDir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the temporary data folder is still there: %v", err)
 	}
-	if !strings.Contains(report, "| go-vet | go vet of every package | succeeded | 3.0s |\n") {
+	if report != "# the report\n" {
 		t.Errorf("the report is\n%s", report)
 	}
 }
 
 func TestDemoAsJSON(t *testing.T) {
 	t.Parallel()
-	got, _ := runDemo(t, t.Context(), demoTasks(t), &fakeStack{}, "--crash", "--json")
+	got, _ := runDemo(t, t.Context(), demoRun(t, ""), &fakeStack{}, "--crash", "--json")
 	var body struct {
-		Report, Module           string
+		Report, Module, RunID    string
 		KilledWorker, NextWorker int
 		Tasks                    []struct{ Tool, State, Skipped string }
 	}
 	if err := json.Unmarshal([]byte(got.stdout), &body); err != nil || got.stderr != "" {
 		t.Fatalf("%v: %v", err, got)
 	}
-	if body.Module != "example.com/small" || body.KilledWorker != 100 || body.NextWorker != 101 || len(body.Tasks) != 5 || body.Tasks[0].State != "succeeded" || body.Tasks[4].Skipped == "" {
+	if body.Module != "example.com/small" || body.KilledWorker != 100 || body.NextWorker != 101 || !strings.HasPrefix(body.RunID, "demo-") || len(body.Tasks) != 6 || body.Tasks[0].State != "succeeded" || body.Tasks[4].Skipped == "" ||
+		body.Tasks[5].Tool != "report" {
 		t.Errorf("it says %+v", body)
 	}
 }
 
 func TestDemoWithATaskThatFails(t *testing.T) {
 	t.Parallel()
-	f := demoTasks(t)
-	f.changes["demo-go-vet"] = history(t, "demo-go-vet", started, broken)
-	got, report := runDemo(t, t.Context(), f, &fakeStack{})
-	if got.code != cli.ExitTaskEnded || !strings.Contains(got.stderr, "error: 1 task did not succeed\n") || !strings.Contains(report, "failed: NO_SPACE: the disk is full") {
+	got, report := runDemo(t, t.Context(), demoRun(t, demo.ToolVet), &fakeStack{})
+	if got.code != cli.ExitTaskEnded || !strings.Contains(got.stderr, "call go-vet, failed with NO_SPACE: the disk is full, now ") ||
+		!strings.HasSuffix(got.stderr, "error: 1 task did not succeed\nhint: read the report: "+strings.TrimSpace(got.stdout)+"\n") || report != "# the report\n" {
+		t.Errorf("%v\n%s", got, report)
+	}
+}
+
+func TestDemoWithoutAReport(t *testing.T) {
+	t.Parallel()
+	got, report := runDemo(t, t.Context(), demoRun(t, demo.ToolReport), &fakeStack{})
+	if got.code != cli.ExitTaskEnded || !strings.Contains(got.stderr, "error: there is no report: NO_SPACE: the disk is full\n") || !strings.Contains(report, "no such file") {
 		t.Errorf("%v\n%s", got, report)
 	}
 }
@@ -332,9 +352,9 @@ func TestDemoWithATaskThatFails(t *testing.T) {
 // it did.
 func TestCrashThatComesTooLateIsSaid(t *testing.T) {
 	t.Parallel()
-	f := demoTasks(t)
+	f := demoRun(t, "")
 	for id, changes := range f.changes {
-		if strings.HasPrefix(id, "demo-") {
+		if strings.HasPrefix(id, "task-") {
 			f.changes[id] = changes[len(changes)-1:]
 		}
 	}
@@ -349,18 +369,23 @@ func TestCrashThatComesTooLateIsSaid(t *testing.T) {
 }
 
 // TestInterruptedDemoLeavesNothingBehind: tools outlive their worker, so a demo
-// that is interrupted has to cancel its tasks and wait for them.
+// that is interrupted has to cancel its run and wait for the tasks.
 func TestInterruptedDemoLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
-	f := demoTasks(t)
+	f := demoRun(t, "")
 	ctx, cancel := context.WithCancel(t.Context())
-	f.hang["demo-go-test"] = true
-	f.changes["demo-go-test"] = history(t, "demo-go-test", started, half)
-	f.onCancel = func(id string) {
-		// At first the task is cancelled, and its workflow still open.
-		d := describe(newTask(t, id, domain.Policy{}, domain.Event{Type: domain.EventCancelRequested}))
-		d.Closed = false
-		f.tasks[id] = d
+	f.hang["demo"] = true
+	all := f.runChanges["demo"]
+	f.runChanges["demo"] = all[:len(all)-1]
+	f.onRunCancel = func(id string) {
+		// The run closes first. A task can be cancelled before its workflow closes.
+		f.runs[id] = all[len(all)-1].Description
+		for _, tool := range demoTools {
+			id := "task-" + tool
+			d := describe(newTask(t, id, domain.Policy{}, domain.Event{Type: domain.EventCancelRequested}))
+			d.Closed = false
+			f.tasks[id] = d
+		}
 	}
 	looks := map[string]int{}
 	f.onDescribe = func(id string) {
@@ -376,19 +401,16 @@ func TestInterruptedDemoLeavesNothingBehind(t *testing.T) {
 	if got.code != cli.ExitInterrupted || s.stopped != 1 || !strings.HasSuffix(got.stderr, "error: interrupted; its tools were stopped, nothing is left\n") {
 		t.Errorf("%v", got)
 	}
-	for id, n := range looks {
-		if n != 3 {
-			t.Errorf("looked %d times at %s, which had closed at the third", n, id)
+	for _, tool := range demoTools {
+		if n := looks["task-"+tool]; n != 3 {
+			t.Errorf("looked %d times at %s, which had closed at the third", n, tool)
 		}
 	}
-	cancelled := 0
-	for _, c := range got.calls {
-		if strings.HasPrefix(c, `cancel "demo-`) && strings.Contains(c, "the demo was interrupted") {
-			cancelled++
-		}
-	}
-	if cancelled != 4 {
-		t.Errorf("cancelled %d of 4 tasks: %q", cancelled, got.calls)
+	cancelled := slices.DeleteFunc(got.calls, func(c string) bool {
+		return !strings.HasPrefix(c, `cancel-run "demo"`) || !strings.Contains(c, "the demo was interrupted")
+	})
+	if len(cancelled) != 1 {
+		t.Errorf("cancelled %q", cancelled)
 	}
 }
 
@@ -400,13 +422,15 @@ func TestDemoThatIsKept(t *testing.T) {
 		cancel()
 		return nil
 	}}
-	got, _ := runDemo(t, ctx, demoTasks(t), s, "--keep", "--data", data)
-	want := "engine and worker stay up until ctrl-c; in another terminal: wakepoint task list --data " + data + "\nstopping; ctrl-c again kills\n"
-	if got.code != cli.ExitOK || s.stopped != 1 || !strings.HasSuffix(got.stderr, want) {
+	got, _ := runDemo(t, ctx, demoRun(t, ""), s, "--keep", "--data", data)
+	want := regexp.MustCompile(`engine and worker stay up until ctrl-c; in another terminal: wakepoint run show demo-[0-9a-f]{8} --data ` + regexp.QuoteMeta(data) + `\nstopping; ctrl-c again kills\n$`)
+	if got.code != cli.ExitOK || s.stopped != 1 || !want.MatchString(got.stderr) {
 		t.Errorf("%v", got)
 	}
-	if _, err := os.Stat(filepath.Join(data, "wakepoint.yaml")); err != nil {
-		t.Errorf("the data folder that was given is not kept: %v", err)
+	for _, name := range []string{"wakepoint.yaml", "run.yaml"} {
+		if _, err := os.Stat(filepath.Join(data, name)); err != nil {
+			t.Errorf("the data folder that was given is not kept: %v", err)
+		}
 	}
 	if d := s.options.Durability; d != dev.DurabilityNormal {
 		t.Errorf("the durability is %q", d)

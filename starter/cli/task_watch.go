@@ -57,13 +57,11 @@ type watcher struct {
 	// last is the newest that is known of each task.
 	last []*starter.Change
 	errs []error
-	// seen is told of every change, for others who follow.
-	seen func(i int, ch starter.Change)
 }
 
 // newWatcher shows tasks on w.
 func (a *app) newWatcher(w io.Writer, ids []string, cursor int64) *watcher {
-	wt := &watcher{a: a, w: w, cursor: cursor, seen: func(int, starter.Change) {}}
+	wt := &watcher{a: a, w: w, cursor: cursor}
 	for _, id := range ids {
 		wt.add(id, id)
 	}
@@ -158,7 +156,6 @@ func (w *watcher) take(n news) {
 		w.errs[n.i] = n.err
 	default:
 		w.last[n.i] = &n.ch
-		w.seen(n.i, n.ch)
 	}
 	switch {
 	case w.quiet:
@@ -231,18 +228,6 @@ func (w *watcher) draw() {
 		}
 	}
 	w.screen.Draw(rows)
-}
-
-// lastOf is how a task ended, or why that is not known.
-func (w *watcher) lastOf(id string) (starter.Description, error) {
-	i := slices.Index(w.ids, id)
-	switch {
-	case w.errs[i] != nil:
-		return starter.Description{}, w.errs[i]
-	case w.last[i] == nil:
-		return starter.Description{}, fmt.Errorf("nothing was heard of task %s", id)
-	}
-	return w.last[i].Description, nil
 }
 
 func (w *watcher) close() {

@@ -15,7 +15,7 @@ var toolEnv = []string{
 }
 
 // Config is a wakepoint.yaml that declares the tools of the demo, run by the
-// given command line and the name of the tool.
+// given command line and the name of the tool, and what holds for its run.
 func Config(command []string) []byte {
 	var b strings.Builder
 	b.WriteString("# Written by `wakepoint demo`: the tools that work on a Go source tree.\ntools:\n")
@@ -29,9 +29,19 @@ func Config(command []string) []byte {
 		fmt.Fprintf(&b, "  %s:\n    title: %s\n    ttl: %s\n    effects: none\n    maxAttempts: 2\n", s.name, strconv.Quote(s.title), s.ttl)
 		b.WriteString("    inputSchema:\n      type: object\n      required: [dir]\n      additionalProperties: false\n      properties:\n")
 		b.WriteString("        dir: {type: string, minLength: 1}\n        exclude: {type: array, items: {type: string}}\n")
-		fmt.Fprintf(&b, "    exec:\n      argv: [%s]\n      env: [%s]\n      killGrace: 2s\n", quoted(append(append([]string{}, command...), s.name)), strings.Join(toolEnv, ", "))
+		fmt.Fprintf(&b, "    exec:\n      argv: [%s]\n      env: [%s]\n      killGrace: 2s\n", argv(command, s.name), strings.Join(toolEnv, ", "))
 	}
+	fmt.Fprintf(&b, "  %s:\n    title: report about what was found\n    ttl: 10m\n    effects: none\n    maxAttempts: 2\n", ToolReport)
+	b.WriteString("    inputSchema: {type: object, required: [module, steps]}\n")
+	fmt.Fprintf(&b, "    exec:\n      argv: [%s]\n      killGrace: 2s\n      resultContentType: text/markdown\n", argv(command, ToolReport))
+	// A report about four of five is better than none; it says which one is missing. A
+	// demo that is interrupted has its tools stopped by then.
+	b.WriteString("runs:\n  onFailedDependency: run\n  cancelGrace: 20s\n")
 	return []byte(b.String())
+}
+
+func argv(command []string, tool string) string {
+	return quoted(append(append([]string{}, command...), tool))
 }
 
 // quoted is a list of YAML scalars in double quotes, whose escapes are Go's.

@@ -1,5 +1,6 @@
 // Package demo is the main job of `wakepoint demo`: real tools that do real work
-// on a Go source tree, as durable tasks, and the report about what they found.
+// on a Go source tree, as the calls of one durable run, and the report about what
+// they found, which is the last of them.
 //
 // The tools are programs of their own, run by the executor exec: they speak by
 // control lines on standard output, write their result as JSON to the file that

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // The names of the tools, as tasks and as arguments of the hidden command.
@@ -22,6 +23,8 @@ const (
 	ToolFormat  = "gofmt"
 	ToolCount   = "count"
 	ToolHistory = "git-history"
+	// ToolReport writes the report about what the others have found.
+	ToolReport = "report"
 )
 
 // tools are the programs by their names.
@@ -57,6 +60,9 @@ func runTool(ctx context.Context, args []string, stdin io.Reader, stdout io.Writ
 	if len(args) != 1 {
 		return errors.New("name one tool")
 	}
+	if args[0] == ToolReport {
+		return runReport(stdin, stdout, env)
+	}
 	run, ok := tools()[args[0]]
 	if !ok {
 		return fmt.Errorf("there is no tool %q", args[0])
@@ -68,19 +74,40 @@ func runTool(ctx context.Context, args []string, stdin io.Reader, stdout io.Writ
 	if !filepath.IsAbs(j.Dir) {
 		return fmt.Errorf("dir must be an absolute path, not %q", j.Dir)
 	}
+	began := time.Now()
 	result, err := run(ctx, j)
 	if err != nil {
 		return err
 	}
-	b, err := json.MarshalIndent(result, "", "  ")
+	b, err := timed(result, time.Since(began))
 	if err != nil {
 		return err
 	}
-	b = append(b, '\n')
+	return writeResult(b, stdout, env)
+}
+
+// timed is a result as JSON, which is an object, and how long the work took.
+func timed(result any, took time.Duration) ([]byte, error) {
+	b, err := json.Marshal(result)
+	if err != nil {
+		return nil, err
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(b, &members); err != nil {
+		return nil, err
+	}
+	if members["seconds"], err = json.Marshal(took.Seconds()); err != nil {
+		return nil, err
+	}
+	b, err = json.MarshalIndent(members, "", "  ")
+	return append(b, '\n'), err
+}
+
+func writeResult(b []byte, stdout io.Writer, env []string) error {
 	if path := lookup(env, envResult); path != "" {
 		return os.WriteFile(path, b, 0o600)
 	}
-	_, err = stdout.Write(b)
+	_, err := stdout.Write(b)
 	return err
 }
 

@@ -3,16 +3,18 @@ package demo
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
-// Step is one task of the demo.
+// Step is one call of the demo's run.
 type Step struct {
 	Tool  string
 	Title string
@@ -92,6 +94,34 @@ func Plan(ctx context.Context, tree Tree, env []string) []Step {
 	steps[0].Skip, steps[1].Skip = noGo, noGo
 	steps[4].Skip = j.noHistory(ctx)
 	return steps
+}
+
+// RunFile is the file of a run that takes the steps: those that are not skipped, all at
+// the same time, and a report that needs what all of them have found. Exclude are files
+// that do not belong to the tree.
+func RunFile(tree Tree, steps []Step, exclude []string) ([]byte, error) {
+	var b bytes.Buffer
+	b.WriteString("# Written by `wakepoint demo`: what its run does.\n")
+	fmt.Fprintf(&b, "title: %s\nttl: 1h\ncalls:\n", strconv.Quote("demo on "+tree.Module))
+	call := func(tool string, input any) error {
+		// JSON is YAML too.
+		text, err := json.Marshal(input)
+		fmt.Fprintf(&b, "  %s:\n    tool: %s\n    input: %s\n", tool, tool, text)
+		return err
+	}
+	report := ReportInput{Module: tree.Module}
+	for _, s := range steps {
+		r := ReportStep{Tool: s.Tool, Title: s.Title, Skip: s.Skip}
+		if s.Skip == "" {
+			if err := call(s.Tool, Input{Dir: tree.Dir, Exclude: exclude}); err != nil {
+				return nil, err
+			}
+			r.Result = json.RawMessage(`{"$from":` + strconv.Quote(s.Tool) + `}`)
+		}
+		report.Steps = append(report.Steps, r)
+	}
+	err := call(ToolReport, report)
+	return b.Bytes(), err
 }
 
 func unusable(what string, err error) string {

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -20,49 +21,87 @@ var durations = regexp.MustCompile(DurationPattern)
 // Mask replaces every duration of a report.
 func Mask(report []byte) []byte { return durations.ReplaceAll(report, []byte("DURATION")) }
 
-// Outcome is how a step ended.
-type Outcome struct {
-	Step
-	// State is the task's, as one word; empty for a step that was skipped.
-	State string
-	// Took is the time from submission to the end.
-	Took time.Duration
-	// Result is what the tool wrote, if it succeeded.
-	Result []byte
-	// Error is why it did not.
-	Error string
+// ReportInput is what the tool report is told.
+type ReportInput struct {
+	// Module is the path of the tree's module.
+	Module string       `json:"module"`
+	Steps  []ReportStep `json:"steps"`
+}
+
+// ReportStep is a step, and what came of it.
+type ReportStep struct {
+	Tool  string `json:"tool"`
+	Title string `json:"title"`
+	// Skip says why it was left out, if it was.
+	Skip string `json:"skip,omitempty"`
+	// Result is what the tool wrote; null, or nothing, if it did not succeed.
+	Result json.RawMessage `json:"result,omitempty"`
+}
+
+func (s ReportStep) succeeded() bool { return len(s.Result) > 0 && string(s.Result) != "null" }
+
+// took is how long the tool says that it worked.
+func (s ReportStep) took() (time.Duration, error) {
+	var r struct {
+		Seconds float64 `json:"seconds"`
+	}
+	err := json.Unmarshal(s.Result, &r)
+	return time.Duration(r.Seconds * float64(time.Second)), err
+}
+
+// runReport is the tool report.
+func runReport(stdin io.Reader, stdout io.Writer, env []string) error {
+	j := &job{out: stdout, env: env}
+	var in ReportInput
+	if err := json.NewDecoder(stdin).Decode(&in); err != nil {
+		return fmt.Errorf("read the input: %w", err)
+	}
+	j.report(0, 1, "writing")
+	var b bytes.Buffer
+	if err := Report(&b, in); err != nil {
+		return err
+	}
+	j.report(1, 1, "done")
+	return writeResult(b.Bytes(), stdout, env)
 }
 
 // Report writes what was found, as Markdown. It holds nothing that differs
 // between two runs on the same tree but durations: no ids, no times of day, no
 // addresses, nothing of how often something was tried.
-func Report(w io.Writer, tree Tree, outcomes []Outcome) error {
+func Report(w io.Writer, in ReportInput) error {
 	p := &page{}
 	p.line("# wakepoint demo")
 	p.line("")
-	p.line("What durable tasks found in the source tree of module %s. Durations differ from run to run; the rest follows from the tree.", code(tree.Module))
+	p.line("What the tools of a durable run found in the source tree of module %s. Durations differ from run to run; the rest follows from the tree.", code(in.Module))
 	p.line("")
-	p.row("task", "what it does", "outcome", "took")
+	p.row("call", "what it does", "outcome", "took")
 	p.row("---", "---", "---", "---:")
-	for _, o := range outcomes {
-		if o.Skip != "" {
-			p.row(o.Tool, o.Title, "skipped: "+o.Skip, "")
-			continue
+	for _, s := range in.Steps {
+		switch {
+		case s.Skip != "":
+			p.row(s.Tool, s.Title, "skipped: "+s.Skip, "")
+		case !s.succeeded():
+			p.row(s.Tool, s.Title, "did not succeed", "")
+		default:
+			took, err := s.took()
+			if err != nil {
+				return fmt.Errorf("the result of %s: %w", s.Tool, err)
+			}
+			p.row(s.Tool, s.Title, "succeeded", term.Seconds(took))
 		}
-		p.row(o.Tool, o.Title, o.State, term.Seconds(o.Took))
 	}
-	for _, o := range outcomes {
+	for _, s := range in.Steps {
 		p.line("")
-		p.line("## %s", o.Tool)
+		p.line("## %s", s.Tool)
 		p.line("")
 		switch {
-		case o.Skip != "":
-			p.line("Skipped: %s.", o.Skip)
-		case o.Result == nil:
-			p.line("%s: %s", o.State, text(o.Error))
+		case s.Skip != "":
+			p.line("Skipped: %s.", text(s.Skip))
+		case !s.succeeded():
+			p.line("It did not succeed; why stands in the run.")
 		default:
-			if err := p.section(o); err != nil {
-				return fmt.Errorf("the result of %s: %w", o.Tool, err)
+			if err := p.section(s); err != nil {
+				return fmt.Errorf("the result of %s: %w", s.Tool, err)
 			}
 		}
 	}
@@ -92,7 +131,7 @@ func text(s string) string {
 // code is a name in the type of code.
 func code(s string) string { return "`" + strings.ReplaceAll(term.Clean(s), "`", "'") + "`" }
 
-func (p *page) section(o Outcome) error {
+func (p *page) section(o ReportStep) error {
 	switch o.Tool {
 	case ToolVet:
 		return section(o, p.vet)
@@ -108,7 +147,7 @@ func (p *page) section(o Outcome) error {
 	return fmt.Errorf("there is no tool %q", o.Tool)
 }
 
-func section[R any](o Outcome, write func(R)) error {
+func section[R any](o ReportStep, write func(R)) error {
 	var r R
 	if err := json.Unmarshal(o.Result, &r); err != nil {
 		return err
