@@ -163,8 +163,13 @@ func (r *agentRun) onClaim(c protocol.Claim) (protocol.Claimed, error) {
 	if err := r.checkPulls(); err != nil {
 		return protocol.Claimed{}, err
 	}
-	if _, err := r.change(r.claimEvent(c)); err != nil {
+	out, err := r.change(r.claimEvent(c))
+	if err != nil {
 		return protocol.Claimed{}, err
+	}
+	if out.Reason != run.ReasonClaimed {
+		// The runtime has died on this step too often: the run has failed, and has no step.
+		return protocol.Claimed{}, &run.RefusedError{Outcome: run.Outcome{Reason: run.ReasonRunClosed, State: out.State, Version: out.Version, Step: out.Step}}
 	}
 	r.delta = nil
 	req, checkpoint := r.r.Request()

@@ -41,7 +41,7 @@ var arrows = []arrow{
 	{run.StateRunning, run.StateWaitingInput, []run.EventType{run.EventCommit}},
 	{run.StateRunning, run.StatePaused, []run.EventType{run.EventPause}},
 	{run.StateRunning, run.StateSucceeded, []run.EventType{run.EventCommit}},
-	{run.StateRunning, run.StateFailed, []run.EventType{run.EventCommit, run.EventStepFailed, run.EventStepLost}},
+	{run.StateRunning, run.StateFailed, []run.EventType{run.EventClaim, run.EventCommit, run.EventStepFailed, run.EventStepLost}},
 	{run.StateRunning, run.StateCancelled, []run.EventType{run.EventCancel}},
 	{run.StateRunning, run.StateExpired, []run.EventType{run.EventExpire}},
 	{run.StateWaitingTool, run.StateRunning, append([]run.EventType{run.EventInput}, callEvents...)},

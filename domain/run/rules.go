@@ -85,6 +85,11 @@ var stepRules = []Rule{
 		},
 	},
 	{
+		On: on(EventClaim), When: "the attempt before it was lost, and no attempt is left", To: "FAILED, the checkpoint is kept", Kind: domain.Changes, Reason: ReasonStepGivenUp,
+		guard: func(r Run, _ Event) bool { return r.Step.Held && givesUp(r, lostError(r)) },
+		do:    func(r *Run, e *Event) { r.stepFails(*e, lostError(*r), true) },
+	},
+	{
 		On: on(EventClaim), To: "the runtime has the step, with a token of its own", Kind: domain.Changes, Reason: ReasonClaimed,
 		do: func(r *Run, e *Event) { r.claim(*e) },
 	},
@@ -153,6 +158,11 @@ func (r *Run) claim(e Event) {
 	lease := e.LeaseMs
 	if lease == 0 {
 		lease = r.Policy.LeaseMs
+	}
+	if s.Held {
+		// Whoever claims what is held has lost it, or somebody else has: a runtime that
+		// always dies on the same step must not go on for ever.
+		s.Failures++
 	}
 	s.Attempt++
 	s.Token, s.Holder, s.Held = e.Token, e.Holder, true
