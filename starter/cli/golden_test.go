@@ -137,7 +137,7 @@ func TestCommands(t *testing.T) {
 		"sweep":       sweepLines(),
 		"run-start":   runStartLines(),
 		"run-show":    {{line: "run show due"}, {line: "run show held"}, {line: "run show waiting --history"}, {line: "run show finished"}, {line: "run show broken"}, {line: "run show nothing"}, {line: "run show due --json"}},
-		"run-watch":   {{line: "run watch finished"}, {line: "run watch finished --tasks"}, {line: "run watch finished --cursor 4"}, {line: "run watch broken"}, {line: "run watch nothing"}, {line: "run watch broken --json"}, {line: "run watch"}},
+		"run-watch":   {{line: "run watch finished"}, {line: "run watch finished --cursor 4"}, {line: "run watch broken"}, {line: "run watch nothing"}, {line: "run watch broken --json"}, {line: "run watch"}},
 		"run-act":     runActLines(),
 		"run-step":    runStepLines(),
 		"run-recover": runRecoverLines(),

@@ -270,6 +270,22 @@ func TestRunWatchDrawsBarsOnATerminal(t *testing.T) {
 	}
 }
 
+// TestRunWatchTellsOfTasks: the lines of each keep their order, whoever comes first.
+func TestRunWatchTellsOfTasks(t *testing.T) {
+	t.Parallel()
+	got := run(t, setup(t), "", "run", "watch", "finished", "--tasks")
+	var task []string
+	for line := range strings.Lines(got.stdout) {
+		if rest, ok := strings.CutPrefix(line, "t1 "); ok {
+			task = append(task, strings.TrimSpace(rest))
+		}
+	}
+	want := []string{"03:04:05 v0 now queued", "03:04:06 v1 start, by worker host-1/pid 7", "03:04:07 v2 progress, 50%, image 5 of 10", "03:04:08 v3 succeed, result of 2.0 KiB"}
+	if got.code != cli.ExitOK || !slices.Equal(task, want) || strings.Count(got.stdout, "\n") != len(want)+8 {
+		t.Errorf("%v", got)
+	}
+}
+
 // TestRunWatchOfARunThatGoesOn ends the watching before the run.
 func TestRunWatchOfARunThatGoesOn(t *testing.T) {
 	t.Parallel()
