@@ -56,7 +56,7 @@ func (r *agentRun) claimFor(lease time.Duration) {
 	if name == "" {
 		name = string(r.in.Runtime.Mode)
 	}
-	r.must(run.Event{Type: run.EventClaim, Holder: name, LeaseMs: lease.Milliseconds(), Token: r.token(r.r.Step)})
+	r.must(run.Event{Type: run.EventClaim, Holder: name, LeaseMs: lease.Milliseconds(), Token: r.token(r.r.Step), Left: true})
 	r.delta, r.stepToken = nil, r.r.Step.Token
 }
 

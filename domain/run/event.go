@@ -77,7 +77,10 @@ type Event struct {
 	Step  int    `json:"step,omitempty"`
 	Token string `json:"token,omitempty"`
 	// Holder is who claims. One who claims again what it holds has lost it.
-	Holder         string `json:"holder,omitempty"`
+	Holder string `json:"holder,omitempty"`
+	// Left says of a claim that the run itself has left the attempt before behind: that is
+	// no failure of the runtime.
+	Left           bool   `json:"left,omitempty"`
 	LeaseMs        int64  `json:"leaseMs,omitempty"`
 	RuntimeVersion string `json:"runtimeVersion,omitempty"`
 	// Response is what was answered, without checkpoint and final answer, which are

@@ -86,7 +86,7 @@ var stepRules = []Rule{
 	},
 	{
 		On: on(EventClaim), When: "the attempt before it was lost, and no attempt is left", To: "FAILED, the checkpoint is kept", Kind: domain.Changes, Reason: ReasonStepGivenUp,
-		guard: func(r Run, _ Event) bool { return r.Step.Held && givesUp(r, lostError(r)) },
+		guard: func(r Run, e Event) bool { return r.Step.Held && !e.Left && givesUp(r, lostError(r)) },
 		do:    func(r *Run, e *Event) { r.stepFails(*e, lostError(*r), true) },
 	},
 	{
@@ -159,7 +159,7 @@ func (r *Run) claim(e Event) {
 	if lease == 0 {
 		lease = r.Policy.LeaseMs
 	}
-	if s.Held {
+	if s.Held && !e.Left {
 		// Whoever claims what is held has lost it, or somebody else has: a runtime that
 		// always dies on the same step must not go on for ever.
 		s.Failures++

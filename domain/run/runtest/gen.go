@@ -219,6 +219,7 @@ func (g *Gen) fill(r run.Run, t run.EventType) run.Event {
 		g.ids++
 		e.Token, e.Holder = fmt.Sprintf("t%d", g.ids), pick(g, "ann", "ann", "bob", "")
 		e.LeaseMs, e.RuntimeVersion = int64(pick(g, 0, 0, 7, 40)), pick(g, "", "", "", "v1", "v2")
+		e.Left = g.one(5)
 		if g.one(30) {
 			e.Token, e.LeaseMs = pick(g, " ", "t"), int64(pick(g, -1, 3))
 		}

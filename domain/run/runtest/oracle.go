@@ -381,7 +381,7 @@ func (o *Oracle) claim(e run.Event) (Verdict, bool) {
 	if o.Held && o.LeaseUntil > e.AtMs && (e.Holder == "" || e.Holder != o.Holder) {
 		return o.refuse("step-held")
 	}
-	if o.Held {
+	if o.Held && !e.Left {
 		if o.Fails+1 >= orElse(o.create.Policy.StepAttempts, 10) {
 			return o.fail(e.AtMs, false, true, 0)
 		}
