@@ -2,6 +2,9 @@ module github.com/wakepoint/wakepoint
 
 go 1.26.0
 
+// Packages of npm bring Go files, which ./... would find.
+ignore node_modules
+
 require (
 	github.com/compose-spec/compose-go/v2 v2.16.2
 	github.com/go-json-experiment/json v1.27.2
