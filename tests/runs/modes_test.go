@@ -70,7 +70,7 @@ func (s *scripted) check() {
 	require.Equal(t, run.CauseStart, s.steps[0].Cause)
 	require.Equal(t, `"go"`, string(s.steps[0].Inputs[0].Content))
 	two := s.steps[1]
-	require.Equal(t, `{"at":  1, "big": 12345678901234567890, "text": "<&>"}`, string(two.Checkpoint), "byte for byte")
+	require.Equal(t, `{"at":  1, "big": 12345678901234567890, "text": "<&>"}`, string(two.Checkpoint), "byte for byte") //nolint:testifylint // JSONEq does not see the bytes
 	require.Len(t, two.Results, 2)
 	require.Equal(t, run.CallSucceeded, two.Results[0].State, "%+v", two.Results[0].Error)
 	require.JSONEq(t, `{"doubled": true}`, string(two.Results[0].Result))

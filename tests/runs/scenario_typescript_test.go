@@ -40,8 +40,8 @@ func TestTheScenarioInTypeScript(t *testing.T) {
 	_, err := config.Load(filepath.Join(example, "wakepoint.yaml"))
 	require.NoError(t, err)
 	t.Run("played", func(t *testing.T) {
-		eachTime(t, func(t *testing.T, disturbed bool) {
-			tenant := tenantOf(t)
+		eachTime(t, "typescript", func(t *testing.T, tenant string, disturbed bool) {
+			t.Helper()
 			queue := "agents-" + tenant
 			s := newStage(t, tenant, "activity: {taskQueue: "+queue+", heartbeats: true}", disturbed)
 			s.process = &process{t: t, make: func() *exec.Cmd {
