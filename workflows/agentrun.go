@@ -143,9 +143,16 @@ func (r *agentRun) somethingHappened() bool {
 	return r.woken || r.finished.Len() > 0 || r.subEnded.Len() > 0 || r.subAsks.Len() > 0 || r.said.Len() > 0 || (r.root.Err() != nil && !r.cancelSeen)
 }
 
-// applyRun is [run.Apply]. The tests put faulty ones in its place, to see that they
-// would be found.
-var applyRun = run.Apply
+// faulty stands for [run.Apply] in tests that want to see that faults would be found.
+var faulty func(run.Run, run.Event) (run.Transition, error)
+
+// applyRun calls it by its name, so that workflowcheck follows it.
+func applyRun(r run.Run, e run.Event) (run.Transition, error) {
+	if faulty != nil {
+		return faulty(r, e)
+	}
+	return run.Apply(r, e)
+}
 
 // apply lets an event happen. What it came to is in the transition; an error is that of
 // bad input.

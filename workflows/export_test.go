@@ -10,7 +10,7 @@ import (
 var faults sync.Map
 
 func init() {
-	applyRun = func(r run.Run, e run.Event) (run.Transition, error) {
+	faulty = func(r run.Run, e run.Event) (run.Transition, error) {
 		if f, ok := faults.Load(r.ID); ok {
 			return f.(func(run.Run, run.Event) (run.Transition, error))(r, e)
 		}

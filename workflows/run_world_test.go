@@ -189,6 +189,7 @@ func (w *simWorld) heed(step int, calls []run.ToolCall) {
 	for _, c := range calls {
 		if c.WaitMs > 0 {
 			w.patient[fmt.Sprintf("task-%d-%s", step, c.ToolCallID)] = true
+			w.patient["task-"+c.IdempotencyKey] = true
 		}
 	}
 }
@@ -395,7 +396,7 @@ func (a *simAgent) calls() []run.ToolCall {
 		} else if a.lot.IntN(5) == 0 && c.Tool == toolBuild {
 			c.WaitMs = int64(5_000 + a.lot.IntN(90_000))
 		}
-		if c.WaitMs == 0 && c.Tool == toolBuild && a.lot.IntN(6) == 0 {
+		if c.Tool == toolBuild && a.lot.IntN(6) == 0 {
 			c.IdempotencyKey = []string{"k1", "k2", "k3"}[a.lot.IntN(3)]
 		}
 		out = append(out, c)
