@@ -148,6 +148,31 @@ func TestLoadPlan(t *testing.T) {
 	}
 }
 
+// TestDocsExamplesOfRunsAreSound reads the examples of docs/runs.md.
+func TestDocsExamplesOfRunsAreSound(t *testing.T) {
+	t.Parallel()
+	b, err := os.ReadFile("../docs/runs.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var examples []string
+	for _, rest := range strings.Split(string(b), "```yaml\n")[1:] {
+		example, _, _ := strings.Cut(rest, "```")
+		examples = append(examples, example)
+	}
+	if len(examples) != 2 {
+		t.Fatalf("docs/runs.md has %d examples", len(examples))
+	}
+	p, err := config.ParsePlan("run.yaml", []byte(examples[0]))
+	if err != nil || len(p.Calls) != 3 || !slices.Equal(p.Calls[2].DependsOn, []string{"vet", "test"}) {
+		t.Errorf("the file: %+v (%v)", p, err)
+	}
+	c, err := config.Parse("wakepoint.yaml", []byte(examples[1]))
+	if err != nil || len(c.Runtimes) != 3 {
+		t.Errorf("the runtimes: %v", err)
+	}
+}
+
 // TestDocsNameEveryKeyOfAPlan compares the keys of the parser with docs/runs.md.
 func TestDocsNameEveryKeyOfAPlan(t *testing.T) {
 	t.Parallel()

@@ -237,9 +237,9 @@ func TestDevKilledLosesNothing(t *testing.T) {
 }
 
 // startDev starts `wakepoint dev` and waits until it says that it is ready.
-func startDev(ctx context.Context, t *testing.T, dir string) *exec.Cmd {
+func startDev(ctx context.Context, t *testing.T, dir string, args ...string) *exec.Cmd {
 	t.Helper()
-	cmd := wakepoint(ctx, t, dir, "dev", "--port", "0", "--ui-port", "0", "--json")
+	cmd := wakepoint(ctx, t, dir, append([]string{"dev", "--port", "0", "--ui-port", "0", "--json"}, args...)...)
 	// A Ctrl-C on the tests' terminal is not for it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	stdout, err := cmd.StdoutPipe()
