@@ -16,6 +16,7 @@ import (
 	"github.com/wakepoint/wakepoint/domain"
 	"github.com/wakepoint/wakepoint/domain/run"
 	"github.com/wakepoint/wakepoint/store"
+	"github.com/wakepoint/wakepoint/store/blobref"
 	"github.com/wakepoint/wakepoint/store/stepio"
 	"github.com/wakepoint/wakepoint/workflows/protocol"
 )
@@ -71,6 +72,24 @@ func (a *Activities) StoreContent(ctx context.Context, req protocol.StoreContent
 		return run.Content{}, err
 	}
 	return *c, nil
+}
+
+// ForgetContents deletes contents of a run from the blob store that it does not need any
+// more. Nothing that is another's is deleted. Deleting twice is no error. It doesn't
+// heartbeat.
+func (a *Activities) ForgetContents(ctx context.Context, req protocol.ForgetContentsRequest) error {
+	if a.o.Contents == nil {
+		return nil
+	}
+	for _, ref := range req.Refs {
+		if r, err := blobref.Parse(ref); err != nil || r.Tenant != req.Tenant || r.RunID != req.RunID {
+			continue
+		}
+		if err := a.o.Contents.Delete(ctx, ref); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // PushStep sends a step to its runtime's URL, signed as a webhook is (Standard

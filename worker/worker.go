@@ -203,6 +203,7 @@ func RegisterActivities(r sdkworker.ActivityRegistry, a *activities.Activities) 
 		{protocol.ActivityPushStep, a.PushStep},
 		{protocol.ActivityStoreContent, a.StoreContent},
 		{protocol.ActivityNotifyParent, a.NotifyParent},
+		{protocol.ActivityForgetContents, a.ForgetContents},
 		{protocol.ActivitySweepBlobs, a.SweepBlobs},
 		{protocol.ActivitySweepJobs, a.SweepJobs},
 	}...) {

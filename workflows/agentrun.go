@@ -58,6 +58,8 @@ type agentRun struct {
 	tell  job
 	step  job
 	watch job
+	// tidy deletes old checkpoints.
+	tidy job
 }
 
 // AgentRun is one durable run of an agent. It ends Completed with its record when the
@@ -267,6 +269,9 @@ func (r *agentRun) carryOut(p run.Plan) {
 	}
 	if (p.Offer || r.unwatched()) && !r.step.open {
 		r.takeStep()
+	}
+	if len(p.Forget) > 0 && !r.tidy.open {
+		r.forget(p.Forget)
 	}
 	r.keepWatch()
 	r.arm(p.WakeAtMs, p.WakeFor)

@@ -147,6 +147,18 @@ func (r *agentRun) pack(ctx workflow.Context, step int, token string, resp run.S
 	return c, nil
 }
 
+// forget deletes old checkpoints. What cannot be deleted now is left to the sweep, which
+// comes when the run has ended.
+func (r *agentRun) forget(refs []string) {
+	req := protocol.ForgetContentsRequest{Tenant: r.r.Tenant, RunID: r.r.ID, Refs: refs}
+	r.begin(&r.tidy, func(ctx workflow.Context) {
+		if err := r.soon(ctx, r.durable(), protocol.ActivityForgetContents, req, nil, notifyOptions()); err != nil {
+			r.log.Warn("old checkpoints could not be deleted", "error", err)
+		}
+		r.must(run.Event{Type: run.EventNoted, Reason: run.NotedForgotten, Refs: refs})
+	})
+}
+
 // pushStep sends the step to the runtime's URL.
 func (r *agentRun) pushStep(ctx workflow.Context) {
 	req := protocol.PushStepRequest{PrepareStepRequest: r.request(), Runtime: r.in.Runtime.Name}

@@ -251,7 +251,7 @@ func (r *Run) commit(e *Event) {
 	r.account(resp.Usage)
 	r.StepsDone, r.Step = step.Number, nil
 	if e.Checkpoint != nil {
-		r.Checkpoint = e.Checkpoint
+		r.supersede(e.Checkpoint)
 	}
 	if resp.CheckpointFormat != "" {
 		r.CheckpointFormat = resp.CheckpointFormat
@@ -321,4 +321,19 @@ func (r *Run) say(o Output) {
 		}
 	}
 	r.Outputs = all
+}
+
+// supersede makes content the checkpoint. The one before stays in the store for a while:
+// whoever resets the run in the Temporal UI to a moment not long ago needs it.
+func (r *Run) supersede(c *Content) {
+	old := r.Checkpoint
+	r.Checkpoint = c
+	keep := slices.DeleteFunc(slices.Clone(r.Superseded), func(ref string) bool {
+		// The same content has the same place.
+		return ref == c.Ref || old != nil && ref == old.Ref
+	})
+	if old != nil && old.Ref != "" && old.Ref != c.Ref {
+		keep = append(keep, old.Ref)
+	}
+	r.Superseded = keep
 }

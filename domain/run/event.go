@@ -96,6 +96,9 @@ type Event struct {
 	Decides *Approval `json:"decides,omitempty"`
 	Answer  []byte    `json:"answer,omitempty"`
 
+	// Refs are the contents that were deleted.
+	Refs []string `json:"refs,omitempty"`
+
 	Input  *Input            `json:"input,omitempty"`
 	Error  *domain.TaskError `json:"error,omitempty"`
 	By     string            `json:"by,omitempty"`

@@ -12,6 +12,11 @@ const (
 	MaxOpenBytes = 576 << 10
 	// MaxCheckpoint is the largest checkpoint.
 	MaxCheckpoint = 16 << 20
+	// KeptSuperseded is how many checkpoints that others have taken the place of stay in
+	// the blob store. When there are MaxSuperseded, the others are deleted at once, so that
+	// a long run does not keep every checkpoint that it ever had.
+	KeptSuperseded = 2
+	MaxSuperseded  = 8
 	// MaxInline is the largest checkpoint or final answer that is kept in the run
 	// itself; what is larger goes into the blob store.
 	MaxInline = 64 << 10

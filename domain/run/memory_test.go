@@ -3,6 +3,7 @@ package run_test
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -341,5 +342,55 @@ func TestLastCallsAreBounded(t *testing.T) {
 	e.Response.ToolCalls[1].Input = raw("1")
 	if _, err := run.Apply(p.Run, e); err != nil {
 		t.Errorf("one of them: %v", err)
+	}
+}
+
+// A run that keeps large checkpoints does not keep every one that it ever had: the newest
+// of those that others have taken the place of stay, for whoever resets it.
+func TestOldCheckpointsAreForgotten(t *testing.T) {
+	t.Parallel()
+	r, err := run.New(run.Create{ID: "r", TTLMs: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply := func(e run.Event) {
+		t.Helper()
+		tr, err := run.Apply(r, e)
+		if err != nil || !tr.Outcome.Changed && !tr.Kept {
+			t.Fatalf("%s: %s, %v", e.Type, tr.Outcome.Reason, err)
+		}
+		r = tr.Run
+	}
+	stored := func(n int) *run.Content {
+		ref := fmt.Sprintf("blob:acme/run/r/%d", n)
+		return &run.Content{Ref: ref, Hash: run.Hash([]byte(ref)), Bytes: 1 << 20}
+	}
+	take := func(c *run.Content) {
+		t.Helper()
+		step := r.Step.Number
+		apply(run.Event{Type: run.EventClaim, AtMs: 1, Token: "t"})
+		apply(run.Event{Type: run.EventCommit, AtMs: 1, Step: step, Token: "t", Response: &run.StepResponse{Await: run.AwaitInput}, Checkpoint: c})
+		apply(run.Event{Type: run.EventInput, AtMs: 1, Input: &run.Input{InputID: fmt.Sprint(step), Content: []byte(`1`)}})
+	}
+	for n := range run.MaxSuperseded {
+		take(stored(n))
+		if f := run.Next(r, 1).Forget; len(f) != 0 {
+			t.Fatalf("after %d checkpoints %v are to be forgotten", n+1, f)
+		}
+	}
+	// What comes back is no old one any more.
+	take(stored(0))
+	take(stored(100))
+	take(stored(101))
+	forget := run.Next(r, 1).Forget
+	if len(forget) == 0 || slices.Contains(forget, r.Checkpoint.Ref) {
+		t.Fatalf("to be forgotten: %v, the checkpoint is %s", forget, r.Checkpoint.Ref)
+	}
+	apply(run.Event{Type: run.EventNoted, AtMs: 1, Reason: run.NotedForgotten, Refs: forget})
+	if len(r.Superseded) != run.KeptSuperseded || slices.Contains(r.Superseded, r.Checkpoint.Ref) {
+		t.Fatalf("kept: %v", r.Superseded)
+	}
+	if f := run.Next(r, 1).Forget; len(f) != 0 {
+		t.Fatalf("%v are to be forgotten again", f)
 	}
 }

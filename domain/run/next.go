@@ -17,6 +17,8 @@ type Plan struct {
 	Detach []Key
 	// Offer says that a step is due which nobody has.
 	Offer bool
+	// Forget are contents in the blob store that are not needed any more.
+	Forget []string
 	// WakeAtMs is when to look again, 0 for never, and WakeFor why.
 	WakeAtMs int64
 	WakeFor  string
@@ -55,6 +57,9 @@ func Next(r Run, nowMs int64) Plan {
 	}
 	p.Offer = !ended && r.Step != nil && !r.Step.Held && !r.Paused && r.Ending == nil && r.Step.NotBeforeMs <= nowMs
 	p.Close = ended && len(p.Start) == 0 && len(p.Cancel) == 0 && len(p.Detach) == 0 && !starting
+	if n := len(r.Superseded); !ended && n >= MaxSuperseded {
+		p.Forget = r.Superseded[:n-KeptSuperseded]
+	}
 	if !ended {
 		for _, d := range deadlines(r) {
 			if d.event == "" && d.atMs <= nowMs {

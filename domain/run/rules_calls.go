@@ -231,9 +231,15 @@ const (
 	// NotedInput says what a call's input is, now that its references are resolved.
 	NotedInput    = "input"
 	NotedAnswered = "answered"
+	// NotedForgotten says that contents were deleted from the blob store.
+	NotedForgotten = "forgotten"
 )
 
 func (r *Run) noted(e Event) {
+	if e.Reason == NotedForgotten {
+		r.Superseded = slices.DeleteFunc(slices.Clone(r.Superseded), func(ref string) bool { return slices.Contains(e.Refs, ref) })
+		return
+	}
 	if i := r.call(e.Call); i >= 0 {
 		switch e.Reason {
 		case NotedStarting:

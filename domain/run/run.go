@@ -208,10 +208,13 @@ type Run struct {
 
 	Checkpoint       *Content `json:"checkpoint,omitempty"`
 	CheckpointFormat string   `json:"checkpointFormat,omitempty"`
-	RuntimeVersion   string   `json:"runtimeVersion,omitempty"`
-	Wake             Wake     `json:"wake,omitempty"`
-	WakeOnInput      bool     `json:"wakeOnInput,omitempty"`
-	AwaitInput       bool     `json:"awaitInput,omitempty"`
+	// Superseded are checkpoints in the blob store that newer ones have taken the place
+	// of, the oldest first, until they are deleted.
+	Superseded     []string `json:"superseded,omitempty"`
+	RuntimeVersion string   `json:"runtimeVersion,omitempty"`
+	Wake           Wake     `json:"wake,omitempty"`
+	WakeOnInput    bool     `json:"wakeOnInput,omitempty"`
+	AwaitInput     bool     `json:"awaitInput,omitempty"`
 
 	Outputs []Output          `json:"outputs,omitempty"`
 	Usage   []Usage           `json:"usage,omitempty"`

@@ -3,6 +3,8 @@ package runs
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -175,4 +177,31 @@ func TestACheckpointOf16MiB(t *testing.T) {
 	require.True(t, bytes.Equal(big, req.Checkpoint), "%d bytes of %d", len(req.Checkpoint), len(big))
 	r := ended(ctx, t, in, id)
 	require.Empty(t, r.Checkpoint.Data, "it lies in the blob store")
+}
+
+// A run with large checkpoints does not keep every one that it ever had.
+func TestOldCheckpointsGo(t *testing.T) {
+	t.Parallel()
+	ctx := within(t, 2*time.Minute)
+	in, id := pulling(ctx, t, "")
+	const steps = 3 * run.MaxSuperseded
+	for i := range steps {
+		big := append(append([]byte(`"`), bytes.Repeat([]byte{byte('a' + i)}, run.MaxInline)...), '"')
+		step(ctx, t, in, id, run.StepResponse{Checkpoint: big, Await: run.AwaitInput})
+		_, err := in.Client.Say(ctx, id, saidBy("ann", fmt.Sprint("i", i), `1`))
+		require.NoError(t, err)
+	}
+	req := next(ctx, t, in, id)
+	require.Equal(t, byte('a'+steps-1), req.Checkpoint[1], "the newest is there")
+	kept := 0
+	for info, err := range in.Store.List(ctx, in.Config.Tenant, "") {
+		require.NoError(t, err)
+		if strings.Contains(info.Ref, "/run/"+id+"/") {
+			kept++
+		}
+	}
+	require.LessOrEqual(t, kept, run.MaxSuperseded+1)
+	_, err := in.Client.Commit(ctx, id, req.Step, req.StepToken, run.StepResponse{Final: raw(`1`)})
+	require.NoError(t, err)
+	ended(ctx, t, in, id)
 }

@@ -122,6 +122,7 @@ var messages = []any{
 	protocol.SubmitRun{},
 	protocol.CallRefused{},
 	protocol.CallsTold{},
+	protocol.ForgetContentsRequest{},
 	protocol.Seen{},
 }
 

@@ -127,6 +127,8 @@ const (
 	ActivityPushStep     = "PushStep"
 	ActivityStoreContent = "StoreContent"
 	ActivityNotifyParent = "NotifyParent"
+	// ActivityForgetContents deletes contents of a run that it does not need any more.
+	ActivityForgetContents = "ForgetContents"
 )
 
 // The types of errors that close a run; the details are its [RunRecord].

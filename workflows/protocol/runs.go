@@ -415,6 +415,13 @@ type StoreContentRequest struct {
 	Content run.Content `json:"content"`
 }
 
+// ForgetContentsRequest is the argument of [ActivityForgetContents].
+type ForgetContentsRequest struct {
+	Tenant string   `json:"tenant"`
+	RunID  string   `json:"runId"`
+	Refs   []string `json:"refs"`
+}
+
 // NotifyParentRequest is the argument of [ActivityNotifyParent]; its result is a
 // [NotifyResult]. One of the two is set.
 type NotifyParentRequest struct {
