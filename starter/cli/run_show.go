@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -39,14 +40,7 @@ the command that answers, and for each open call how the work stands.`,
 				fmt.Fprintln(a.out)
 				term.Fields(a.out, a.askFields(d, ask))
 			}
-			for _, c := range d.Calls {
-				if c.State == run.CallApproval || c.State == run.CallAsking {
-					// It is told of by what it asks.
-					continue
-				}
-				fmt.Fprintln(a.out)
-				term.Fields(a.out, a.callFields(s, d, c))
-			}
+			a.openCalls(s, d)
 			if !history {
 				return nil
 			}
@@ -276,6 +270,36 @@ func shellWord(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
+// maxBlocks is how many open calls are shown in full: more are a table.
+const maxBlocks = 6
+
+// openCalls shows what is open, but for what is told of by what it asks.
+func (a *app) openCalls(s *session, d starter.RunDescription) {
+	calls := slices.DeleteFunc(slices.Clone(d.Calls), func(c starter.CallDescription) bool {
+		return c.State == run.CallApproval || c.State == run.CallAsking
+	})
+	if len(calls) <= maxBlocks {
+		for _, c := range calls {
+			fmt.Fprintln(a.out)
+			term.Fields(a.out, a.callFields(s, d, c))
+		}
+		return
+	}
+	rows := make([][]string, 0, len(calls))
+	for _, c := range calls {
+		progress := ""
+		if c.Progress > 0 || c.Stage != "" {
+			progress = join(" ", fmt.Sprintf("%d%%", c.Progress), c.Stage)
+		}
+		rows = append(rows, []string{
+			fmt.Sprintf("%s (step %d)", c.ToolCallID, c.AskedAtStep), c.Tool, join("", c.TaskID, prefixed("run ", c.SubRunID)), string(c.Phase), progress,
+			a.ago(c.LastHeardAtMs), a.ago(c.NextProbeAtMs), a.ago(c.ExpiresAtMs), join("; ", c.WaitsFor, c.Note), handleText(c.Handle),
+		})
+	}
+	fmt.Fprintln(a.out)
+	term.Table(a.out, []string{"CALL", "TOOL", "TASK", "PHASE", "PROGRESS", "HEARD", "PROBE", "DEADLINE", "WAITS FOR", "JOB OUTSIDE"}, rows)
+}
+
 // callFields is an open call.
 func (a *app) callFields(s *session, d starter.RunDescription, c starter.CallDescription) []term.Field {
 	background := ""
@@ -310,6 +334,11 @@ func (a *app) callFields(s *session, d starter.RunDescription, c starter.CallDes
 	add("progress", join("  ", bar, c.Stage, stalled))
 	if c.Attempt > 1 {
 		add("attempt", fmt.Sprint(c.Attempt))
+	}
+	if c.State == run.CallBlocked {
+		if known, ok := d.Run.Find(run.Key{Step: c.AskedAtStep, ID: c.ToolCallID}); ok {
+			add("needs", strings.Join(known.DependsOn, ", "))
+		}
 	}
 	add("job outside", handleText(c.Handle))
 	add("waits for", c.WaitsFor)

@@ -312,6 +312,35 @@ func TestRunWatchOfARunThatGoesOn(t *testing.T) {
 	}
 }
 
+// TestRunShowOfManyCalls: what does not fit one screen in full is a table.
+func TestRunShowOfManyCalls(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	d := f.runs["waiting"]
+	first := d.Calls[0]
+	d.Asks, d.Calls = nil, nil
+	for _, id := range []string{"a", "b", "c", "d", "e", "f", "g"} {
+		c := first
+		c.ToolCallID = id
+		d.Calls = append(d.Calls, c)
+	}
+	d.Calls[6] = starter.CallDescription{ToolCallID: "g", AskedAtStep: 1, Tool: "resize", State: domainrun.CallBlocked, Phase: domain.PhaseSubmitted, WaitsFor: "the calls that it depends on"}
+	f.runs["waiting"] = d
+	got := run(t, f, "", "run", "show", "waiting")
+	_, table, _ := strings.Cut(got.stdout, "\nCALL ")
+	lines := strings.Split(table, "\n")
+	if len(lines) != 9 || strings.Join(strings.Fields(lines[1]), " ") != "a (step 1) resize call_t1 RUNNING 50% image 5 of 10 2.0s ago in 10.0s in 19m 00s the tool to end exec job-7, queue host-1" ||
+		strings.Join(strings.Fields(lines[7]), " ") != "g (step 1) resize SUBMITTED the calls that it depends on" {
+		t.Errorf("%v", got)
+	}
+	d.Calls = d.Calls[6:]
+	d.Run.Calls[0].Key, d.Run.Calls[0].DependsOn = domainrun.Key{Step: 1, ID: "g"}, []string{"a", "b"}
+	f.runs["waiting"] = d
+	if got := run(t, f, "", "run", "show", "waiting"); !strings.HasSuffix(got.stdout, "\ncall       g of step 1\ntool       resize\nphase      SUBMITTED (call blocked)\nneeds      a, b\nwaits for  the calls that it depends on\n") {
+		t.Errorf("%v", got)
+	}
+}
+
 // TestRunWatchShowsHints: what a runtime says while it works is news of its own.
 func TestRunWatchShowsHints(t *testing.T) {
 	t.Parallel()

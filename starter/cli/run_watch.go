@@ -324,7 +324,12 @@ func entryText(e run.Entry, r run.Run) string {
 		step = fmt.Sprintf("step %d", e.Step)
 	}
 	how := ""
-	if c, ok := r.Find(run.Key{Step: e.Step, ID: e.ToolCallID}); ok && e.Event == string(run.EventCallEnded) {
+	c, known := r.Find(run.Key{Step: e.Step, ID: e.ToolCallID})
+	switch {
+	case e.Event != string(run.EventCallEnded):
+	case e.Reason == run.ReasonInput:
+		how = "its late end is an input now"
+	case known && e.Reason == run.ReasonCallEnded:
 		how = string(c.State)
 		if c.Error != nil {
 			how += " with " + c.Error.Error()
