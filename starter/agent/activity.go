@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/sdk/activity"
@@ -82,7 +81,7 @@ func (o ActivityOptions) work(ctx context.Context, f Func, req run.StepRequest) 
 	ctx = context.WithValue(ctx, hintsKey{}, h)
 	if lease := activity.GetInfo(ctx).HeartbeatTimeout; lease > 0 {
 		var stop func()
-		ctx, stop = beating(ctx, max(lease/share, 100*time.Millisecond), func(ctx context.Context) bool {
+		ctx, stop = beating(ctx, pulse(lease), func(ctx context.Context) bool {
 			if d := h.take(); d != nil {
 				activity.RecordHeartbeat(ctx, d)
 			} else {

@@ -110,6 +110,20 @@ var ErrLost = errors.New("the step was given to somebody else, or the run has en
 // share of a lease after which a heartbeat is due: two may be lost.
 const share = 3
 
+// pulse is how often a step of a lease heartbeats.
+func pulse(lease time.Duration) time.Duration {
+	const (
+		// The shortest lease that can be declared is a second.
+		least = 100 * time.Millisecond
+		// One that is not told lasts a minute by default.
+		unknown = 20 * time.Second
+	)
+	if lease <= 0 {
+		return unknown
+	}
+	return max(lease/share, least)
+}
+
 // hints collects what a function says while it works.
 type hints struct {
 	mu   sync.Mutex

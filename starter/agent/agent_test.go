@@ -1,21 +1,100 @@
 package agent_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/wakepoint/wakepoint/domain"
 	"github.com/wakepoint/wakepoint/domain/run"
+	"github.com/wakepoint/wakepoint/starter"
 	"github.com/wakepoint/wakepoint/starter/agent"
 )
+
+// steps gives one step, and notes when it heard of its runtime.
+type steps struct {
+	req  run.StepRequest
+	done chan struct{}
+
+	mu    sync.Mutex
+	heard []time.Time
+}
+
+func (s *steps) hear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.heard = append(s.heard, time.Now())
+}
+
+func (s *steps) Next(context.Context, string, starter.NextOptions) (run.StepRequest, error) {
+	select {
+	case <-s.done:
+		return run.StepRequest{}, starter.ErrEnded
+	default:
+		s.hear()
+		return s.req, nil
+	}
+}
+
+func (s *steps) StepHeartbeat(context.Context, string, string, json.RawMessage) (run.Outcome, error) {
+	s.hear()
+	return run.Outcome{}, nil
+}
+
+func (s *steps) Commit(context.Context, string, int, string, run.StepResponse) (run.Outcome, error) {
+	s.hear()
+	close(s.done)
+	return run.Outcome{}, nil
+}
+
+// A step with the shortest lease heartbeat once in a second, which is when that lease is
+// over: whatever took longer was taken from its runtime.
+func TestHeartbeatsComeWithinTheShortestLease(t *testing.T) {
+	t.Parallel()
+	long := func(context.Context, run.StepRequest) (run.StepResponse, error) {
+		<-time.After(5 * time.Second)
+		return run.StepResponse{Final: json.RawMessage(`1`)}, nil
+	}
+	for name, take := range map[string]func(ctx context.Context, s *steps) error{
+		"pulled": func(ctx context.Context, s *steps) error {
+			return agent.Pull(ctx, s, "r", long, agent.PullOptions{Holder: "me"})
+		},
+		"pushed": func(_ context.Context, s *steps) error {
+			s.hear()
+			body, err := json.Marshal(s.req)
+			w := httptest.NewRecorder()
+			agent.Handler(long, agent.HandlerOptions{Commits: s, Within: time.Nanosecond}).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(body)))
+			<-s.done
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				const lease = time.Second
+				s := &steps{done: make(chan struct{}), req: run.StepRequest{RunID: "r", Step: 1, StepToken: "t", LeaseMs: lease.Milliseconds()}}
+				require.NoError(t, take(t.Context(), s))
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				require.Greater(t, len(s.heard), 10)
+				for i := range s.heard[1:] {
+					require.Less(t, s.heard[i+1].Sub(s.heard[i]), lease/2)
+				}
+			})
+		})
+	}
+}
 
 // failing is what a handler answers whose step fails.
 func failing(t *testing.T, err error) *domain.TaskError {

@@ -109,7 +109,7 @@ func takeStep(ctx context.Context, c Steps, runID string, f Func, o PullOptions,
 	lease := time.Duration(req.LeaseMs) * time.Millisecond
 	// A step that is under way goes on also when the process is told to stop: its work
 	// would be lost, and it is soon over.
-	work, stop := beating(context.WithValue(context.WithoutCancel(ctx), hintsKey{}, h), max(lease/share, time.Second), func(ctx context.Context) bool {
+	work, stop := beating(context.WithValue(context.WithoutCancel(ctx), hintsKey{}, h), pulse(lease), func(ctx context.Context) bool {
 		_, err := c.StepHeartbeat(ctx, runID, req.StepToken, h.take())
 		return err != nil && !passing(err)
 	})

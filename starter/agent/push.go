@@ -159,7 +159,7 @@ func (l *later) deliver(resp run.StepResponse) bool {
 func (h *handler) work(ctx context.Context, l *later, req run.StepRequest) {
 	hs := &hints{}
 	lease := time.Duration(req.LeaseMs) * time.Millisecond
-	work, stop := beating(context.WithValue(ctx, hintsKey{}, hs), max(lease/share, time.Second), func(ctx context.Context) bool {
+	work, stop := beating(context.WithValue(ctx, hintsKey{}, hs), pulse(lease), func(ctx context.Context) bool {
 		l.mu.Lock()
 		postponed := l.postponed
 		l.mu.Unlock()
