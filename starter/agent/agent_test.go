@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -56,6 +57,51 @@ func (s *steps) Commit(context.Context, string, int, string, run.StepResponse) (
 	s.hear()
 	close(s.done)
 	return run.Outcome{}, nil
+}
+
+// strict is a run that checks commits as the client does.
+type strict struct {
+	*steps
+	got []run.StepResponse
+}
+
+func (s *strict) Commit(ctx context.Context, runID string, step int, token string, resp run.StepResponse) (run.Outcome, error) {
+	s.got = append(s.got, resp)
+	if err := run.CheckCommit(run.Event{Type: run.EventCommit, Step: step, Token: token, Response: &resp}); err != nil {
+		return run.Outcome{}, &starter.Error{Code: starter.CodeInvalid, Message: err.Error()}
+	}
+	return s.steps.Commit(ctx, runID, step, token, resp)
+}
+
+// An answer that was refused, and whose refusal could not be said either because its usage
+// or its own error broke the rule, was dropped: nobody was told why, and the step came again
+// with the lease only.
+func TestARefusedAnswerIsAFailureOfTheStep(t *testing.T) {
+	t.Parallel()
+	fine, wrong := []run.Usage{{Model: "m", InputTokens: 1}}, []run.Usage{{Model: "m", InputTokens: -1}}
+	for name, c := range map[string]struct {
+		resp  run.StepResponse
+		err   error
+		says  string
+		usage []run.Usage
+	}{
+		"graph": {run.StepResponse{Wake: "never", Usage: fine}, nil, "wake", fine},
+		"usage": {run.StepResponse{Usage: wrong}, nil, "usage", nil},
+		"error": {run.StepResponse{Usage: fine}, &agent.FailedError{Reason: domain.TaskError{Message: "x", Details: json.RawMessage(`{`)}}, "error.details", fine},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &strict{steps: &steps{done: make(chan struct{}), req: run.StepRequest{RunID: "r", Step: 1, StepToken: "t", LeaseMs: 60_000}}}
+			err := agent.Pull(t.Context(), s, "r", func(context.Context, run.StepRequest) (run.StepResponse, error) { return c.resp, c.err }, agent.PullOptions{
+				Holder: "me", Logger: slog.New(slog.DiscardHandler),
+			})
+			require.NoError(t, err)
+			last := s.got[len(s.got)-1]
+			require.Equal(t, run.CodeInvalidResponse, last.Error.Code)
+			require.Contains(t, last.Error.Message, c.says)
+			require.Equal(t, c.usage, last.Usage)
+		})
+	}
 }
 
 // A step with the shortest lease heartbeat once in a second, which is when that lease is

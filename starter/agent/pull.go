@@ -119,7 +119,7 @@ func takeStep(ctx context.Context, c Steps, runID string, f Func, o PullOptions,
 
 func commit(ctx context.Context, c Steps, runID string, req run.StepRequest, resp run.StepResponse, o PullOptions) error {
 	pause := pauseFirst
-	for {
+	for refusals := 0; ; {
 		_, err := c.Commit(context.WithoutCancel(ctx), runID, req.Step, req.StepToken, resp)
 		var e *starter.Error
 		switch {
@@ -127,10 +127,15 @@ func commit(ctx context.Context, c Steps, runID string, req run.StepRequest, res
 			return nil
 		case errors.Is(err, starter.ErrEnded):
 			return err
-		case errors.As(err, &e) && (e.Code == starter.CodeInvalid || e.Code == starter.CodeNothingToWait) && resp.Error == nil:
-			// The answer breaks a rule: that is a failure of the step, and its reason.
+		case errors.As(err, &e) && (e.Code == starter.CodeInvalid || e.Code == starter.CodeNothingToWait) && refusals < 2:
+			// The answer breaks a rule: that is a failure of the step, and its reason. If
+			// that is refused too, then what was used is what breaks it.
 			o.Logger.Error("the answer of a step was refused", "run", runID, "step", req.Step, "error", err)
-			resp = run.StepResponse{Usage: resp.Usage, Error: &domain.TaskError{
+			usage := resp.Usage
+			if refusals++; refusals == 2 {
+				usage = nil
+			}
+			resp = run.StepResponse{Usage: usage, Error: &domain.TaskError{
 				Code: run.CodeInvalidResponse, Class: domain.ClassUser, Message: e.Message, Retryable: true,
 			}}
 			continue
