@@ -150,7 +150,7 @@ func (a *Activities) startSubRun(ctx context.Context, req protocol.StartCallsReq
 
 // resolve replaces the references of an input by the results that they name.
 func (a *Activities) resolve(ctx context.Context, tenant string, c protocol.CallStart) (json.RawMessage, error) {
-	if len(c.Needs) == 0 {
+	if !c.Resolve {
 		return c.Input, nil
 	}
 	var broken error
@@ -166,7 +166,7 @@ func (a *Activities) resolve(ctx context.Context, tenant string, c protocol.Call
 			}
 			return run.Point(v, ref.Pointer)
 		}
-		return nil, fmt.Errorf("call %s has no result", ref.From)
+		return nil, fmt.Errorf("call %s is not in dependsOn", ref.From)
 	})
 	switch {
 	case broken != nil:

@@ -38,7 +38,7 @@ func (r *agentRun) startCalls(keys []run.Key) {
 		}
 		req.Calls = append(req.Calls, protocol.CallStart{
 			Key: k, Tool: c.Tool, Input: c.Input, TTLMs: c.TTLMs, IdempotencyKey: c.IdempotencyKey,
-			Approved: c.Approval != nil, Needs: r.needs(c),
+			Approved: c.Approval != nil, Needs: r.needs(c), Resolve: len(c.DependsOn) > 0,
 		})
 		r.must(run.Event{Type: run.EventNoted, Call: k, Reason: run.NotedStarting})
 	}

@@ -116,8 +116,8 @@ func TestShapeOfACommit(t *testing.T) {
 			e.Response.ToolCalls[0].DependsOn, e.Response.ToolCalls[1].DependsOn = []string{"b"}, []string{"a"}
 		}},
 		{"a call that needs itself", "toolCalls", first(func(c *run.ToolCall) { c.DependsOn = []string{"a"} })},
-		{"a reference to what it doesn't need", "toolCalls[0].input", first(func(c *run.ToolCall) { c.Input = raw(`{"$from":"b"}`) })},
-		{"a reference to nothing", "toolCalls[0].input", first(func(c *run.ToolCall) { c.Input = raw(`{"$from":7}`) })},
+		{"a reference to what it doesn't need is for its call to fail with", "", first(func(c *run.ToolCall) { c.Input = raw(`{"$from":"b"}`) })},
+		{"so is a reference to nothing", "", first(func(c *run.ToolCall) { c.Input = raw(`{"$from":7}`) })},
 		{"a reference to what it needs", "", first(func(c *run.ToolCall) { c.Input, c.DependsOn = raw(`{"x":{"$from":"b"}}`), []string{"b"} })},
 		{"large inputs together", "toolCalls", func(e *run.Event) {
 			e.Response.ToolCalls = manyCalls(3)

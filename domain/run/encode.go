@@ -60,6 +60,9 @@ func CheckPlan(calls []ToolCall) error {
 	}
 	err := checkCalls(calls)
 	if err == nil {
+		err = checkReferences(calls)
+	}
+	if err == nil {
 		err = checkInputs(calls)
 	}
 	var invalid *domain.InvalidError

@@ -36,6 +36,18 @@ func checkCalls(calls []ToolCall) error {
 				return domain.Invalid(at+".dependsOn", "must name calls of the same step, %q is none", d)
 			}
 		}
+	}
+	if cycle := findCycle(calls); cycle != "" {
+		return domain.Invalid("toolCalls", "must not depend on one another in a cycle: %s", cycle)
+	}
+	return nil
+}
+
+// checkReferences checks the inputs of a plan, whose author is there to mend them. What a
+// model writes into an input is for its call to fail with.
+func checkReferences(calls []ToolCall) error {
+	for i, c := range calls {
+		at := "toolCalls[" + strconv.Itoa(i) + "]"
 		refs, err := References(c.Input)
 		if err != nil {
 			return domain.Invalid(at+".input", "%s", err.Error())
@@ -45,9 +57,6 @@ func checkCalls(calls []ToolCall) error {
 				return domain.Invalid(at+".input", "must refer to results of calls in dependsOn, %q is none", ref.From)
 			}
 		}
-	}
-	if cycle := findCycle(calls); cycle != "" {
-		return domain.Invalid("toolCalls", "must not depend on one another in a cycle: %s", cycle)
 	}
 	return nil
 }

@@ -157,9 +157,9 @@ type ToolCall struct {
 	// ToolCallID is the model's own; unique within its step.
 	ToolCallID string `json:"toolCallId"`
 	Tool       string `json:"tool"`
-	// Input may refer to the results of calls in DependsOn: {"$from": "<toolCallId>",
-	// "pointer": "/json/pointer"} is replaced by the result, or by what the pointer
-	// (RFC 6901) finds in it.
+	// Input of a call with DependsOn may refer to the results of those calls: {"$from":
+	// "<toolCallId>", "pointer": "/json/pointer"} is replaced by the result, or by what the
+	// pointer (RFC 6901) finds in it. Without DependsOn it is taken as it is.
 	Input     json.RawMessage `json:"input,omitempty"`
 	DependsOn []string        `json:"dependsOn,omitempty"`
 	// Background calls are not waited for.

@@ -199,3 +199,32 @@ func TestRecover(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, d.Run.Version, same.Run.Version)
 }
+
+// What a model writes into an input that only looks like a reference is data, and a
+// reference that leads nowhere is for the model to read. A model that wrote one of its own
+// had its whole step refused.
+func TestReferencesOfAModel(t *testing.T) {
+	t.Parallel()
+	ctx := within(t, 2*time.Minute)
+	in, id := pulling(ctx, t, `
+  note: {executor: external, ttl: 1h, inputSchema: {type: object, properties: {"$from": {type: string}}, required: ["$from"], additionalProperties: false}}
+`)
+	step(ctx, t, in, id, run.StepResponse{ToolCalls: []run.ToolCall{
+		{ToolCallID: "data", Tool: "note", Input: raw(`{"$from":"ann"}`)},
+		{ToolCallID: "a", Tool: "double", Input: raw(`{"n":1}`)},
+		{ToolCallID: "stranger", Tool: "double", DependsOn: []string{"a"}, Input: raw(`{"n":{"$from":"data"}}`)},
+		{ToolCallID: "nowhere", Tool: "double", DependsOn: []string{"a"}, Input: raw(`{"n":{"$from":"a","pointer":"/no/such"}}`)},
+		{ToolCallID: "broken", Tool: "double", DependsOn: []string{"a"}, Input: raw(`{"n":{"$from":7}}`)},
+	}})
+	until(ctx, t, in, id, callIs(1, "data", run.CallOpen))
+	succeed(ctx, t, in, protocol.CallTaskID(id, 1, "data"), `1`)
+	req := step(ctx, t, in, id, run.StepResponse{Final: raw(`1`)})
+	require.Equal(t, run.CallSucceeded, req.Results[0].State)
+	for i, want := range []string{"call data is not in dependsOn", "nothing at /no/such", "the id of a call"} {
+		res := req.Results[i+2]
+		require.Equal(t, run.CallFailed, res.State)
+		require.Equal(t, run.CodeInvalidInput, res.Error.Code)
+		require.Contains(t, res.Error.Message, want)
+	}
+	ended(ctx, t, in, id)
+}

@@ -289,8 +289,9 @@ type CallStart struct {
 	IdempotencyKey string          `json:"idempotencyKey,omitempty"`
 	// Approved says that a person was asked already.
 	Approved bool `json:"approved,omitempty"`
-	// Needs are the results that the input refers to.
-	Needs []CallResult `json:"needs,omitempty"`
+	// Resolve says that the input may refer to results, and Needs are those.
+	Resolve bool         `json:"resolve,omitempty"`
+	Needs   []CallResult `json:"needs,omitempty"`
 }
 
 // CallResult is the result of a call that another one refers to.

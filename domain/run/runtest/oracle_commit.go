@@ -91,12 +91,6 @@ func (o *Oracle) broken(e run.Event) bool {
 		if o.reaches(r.ToolCalls, c.ToolCallID, c.DependsOn, 0) {
 			return true
 		}
-		for _, part := range strings.Split(squeezed(c.Input), `"$from":"`)[1:] {
-			from, _, _ := strings.Cut(part, `"`)
-			if !slices.Contains(c.DependsOn, from) {
-				return true
-			}
-		}
 	}
 	return false
 }
