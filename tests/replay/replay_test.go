@@ -56,6 +56,9 @@ func TestReplay(t *testing.T) {
 	for _, l := range lives() {
 		require.Contains(t, all, l.name+"-1", "every life is recorded: make record-histories")
 	}
+	for _, l := range runLives() {
+		require.Contains(t, all, l.name+"-1", "every life is recorded: make record-histories")
+	}
 	for name, h := range all {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -95,6 +98,16 @@ func TestHistoriesHaveEverything(t *testing.T) {
 		"ActivityTaskCompleted CompensateTool: undo by refund", "UpsertWorkflowSearchAttributes WakepointState: manual",
 		"WorkflowExecutionUpdateAccepted detach", "WorkflowExecutionUpdateAccepted resolve", "WorkflowExecutionUpdateAccepted reconcile",
 		"ActivityTaskCompleted SweepBlobs: sweep the results", "ActivityTaskCompleted SweepJobs: sweep the jobs of the host",
+		"WorkflowExecutionUpdateAccepted claim", "WorkflowExecutionUpdateAccepted commit", "WorkflowExecutionUpdateAccepted heartbeat",
+		"WorkflowExecutionUpdateAccepted approve", "WorkflowExecutionUpdateAccepted input", "WorkflowExecutionUpdateAccepted cancel-call",
+		"WorkflowExecutionUpdateAccepted pause", "WorkflowExecutionUpdateAccepted unpause", "WorkflowExecutionUpdateAccepted recover",
+		"WorkflowExecutionSignaled task-finished", "WorkflowExecutionSignaled run-finished", "WorkflowExecutionSignaled run-asks",
+		"ActivityTaskCompleted StartCalls: start 1 calls", "MarkerRecorded LocalActivity: StartCalls", "MarkerRecorded LocalActivity: CancelCalls",
+		"ActivityTaskCompleted CancelCalls: tell tasks what the run wants", "ActivityTaskCompleted WatchCalls: standing check",
+		"ActivityTaskCompleted InspectCalls: recover", "MarkerRecorded LocalActivity: PrepareStep", "ActivityTaskCompleted AgentStep: step 1, attempt 2",
+		"ActivityTaskCompleted PushStep: step 1, attempt 1, to server", "MarkerRecorded LocalActivity: NotifyParent", "TimerStarted patience with a call",
+		"TimerFired lease of the step", "UpsertWorkflowSearchAttributes WakepointState: WAITING_INPUT", "UpsertWorkflowSearchAttributes WakepointState: SUCCEEDED",
+		"WorkflowExecutionFailed RunFailed", "WorkflowExecutionFailed RunExpired",
 		"WorkflowExecutionFailed TaskFailed", "WorkflowExecutionFailed TaskExpired", "WorkflowExecutionFailed DeadLetter",
 	} {
 		require.True(t, seen[want], "no recorded history has %q, among %q", want, slices.Sorted(maps.Keys(seen)))
@@ -127,6 +140,10 @@ func TestBrokenWorkflowsDoNotReplay(t *testing.T) {
 						first(ctx)
 						return workflows.Delivery(ctx, in)
 					}, workflow.RegisterOptions{Name: protocol.WorkflowDelivery})
+					r.RegisterWorkflowWithOptions(func(ctx workflow.Context, in protocol.RunInput) (*protocol.RunRecord, error) {
+						first(ctx)
+						return workflows.AgentRun(ctx, in)
+					}, workflow.RegisterOptions{Name: protocol.WorkflowAgentRun})
 					r.RegisterWorkflowWithOptions(func(ctx workflow.Context, in protocol.SweepInput) (*protocol.SweepReport, error) {
 						first(ctx)
 						return workflows.Sweep(ctx, in)

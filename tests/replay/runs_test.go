@@ -31,6 +31,8 @@ type runLife struct {
 	want run.State
 	// continued says that it continues as new.
 	continued bool
+	// below names the run that does the work of its call.
+	below func(b runBed) string
 }
 
 // runLives lists what is recorded of runs, each in a file of its own like those of
@@ -45,7 +47,7 @@ func runLives() []runLife {
 		{name: "run-lost-step", want: run.StateSucceeded, live: liveRunLostStep},
 		{name: "run-impatient", want: run.StateSucceeded, live: liveRunImpatient},
 		{name: "run-terminated-task", want: run.StateSucceeded, live: liveRunTerminatedTask},
-		{name: "run-of-a-run", want: run.StateSucceeded, live: liveRunOfARun},
+		{name: "run-of-a-run", want: run.StateSucceeded, live: liveRunOfARun, below: runBelow},
 		{name: "run-failed-and-retried", want: run.StateSucceeded, live: liveRunRetried},
 		{name: "run-limit", want: run.StateFailed, live: liveRunLimit},
 		{name: "run-expired", want: run.StateExpired, live: liveRunExpired},
@@ -110,6 +112,11 @@ func TestRecordRuns(t *testing.T) {
 			runs, err := harness.Runs(ctx, b.Temporal, protocol.RunWorkflowID(b.Config.Tenant, b.id))
 			require.NoError(t, err)
 			require.Equal(t, l.continued, len(runs) > 2, "%d executions", len(runs))
+			if l.below != nil {
+				more, err := harness.Runs(ctx, b.Temporal, protocol.RunWorkflowID(b.Config.Tenant, l.below(b)))
+				require.NoError(t, err)
+				runs = append(runs, more...)
+			}
 			for i, events := range runs {
 				h := &historypb.History{Events: events}
 				require.False(t, sticky(h), "the cache is off, so no workflow task may rely on it")
@@ -310,6 +317,8 @@ func liveRunOfARun(b runBed) {
 	b.commit(sub, endsWith(`"thought"`))
 	b.commit(b.id, endsWith(`1`))
 }
+
+func runBelow(b runBed) string { return protocol.SubRunID(b.id, 1, "s") }
 
 func liveRunRetried(b runBed) {
 	b.start(starter.RunStart{Runtime: "puller"})
