@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -61,7 +62,7 @@ func RunDetails(r run.Run, namespace string, asks []protocol.Ask) string {
 		line("Asks a person", "%s %s%s", markdown.Text(a.Kind), markdown.Code(a.ToolCallID), after(": ", a.Prompt))
 	}
 	for i := max(len(r.Outputs)-3, 0); i < len(r.Outputs); i++ {
-		line("Said at step "+itoa(r.Outputs[i].Step), "%s", markdown.Text(string(r.Outputs[i].Content)))
+		line("Said at step "+itoa(r.Outputs[i].Step), "%s", markdown.Text(spoken(r.Outputs[i].Content)))
 	}
 	line("Version", "%d", r.Version)
 	b.WriteString(callTable(r, namespace))
@@ -121,4 +122,13 @@ func pathSegment(s string) string {
 		}
 	}
 	return b.String()
+}
+
+// spoken is what an output says: a text without its quotes.
+func spoken(content []byte) string {
+	var text string
+	if json.Unmarshal(content, &text) == nil {
+		return text
+	}
+	return string(content)
 }

@@ -102,6 +102,8 @@ func TestCommitsThatAreRefused(t *testing.T) {
 	require.Len(t, req.Pending, 1)
 	_, err = in.Client.Commit(ctx, id, req.Step, req.StepToken, run.StepResponse{Final: raw(`1`)})
 	require.Equal(t, starter.CodeInvalid, codeOf(t, err), "final with an open call")
+	// The index lags behind the engine by moments.
+	harness.Until(t, time.Minute, "the task is in the index", func() bool { return tasksOf(ctx, t, in, id) > 0 })
 	require.EqualValues(t, 1, tasksOf(ctx, t, in, id), "nothing that was refused was started")
 
 	end := run.StepResponse{Final: raw(`1`), CancelCalls: []run.CancelCall{{ToolCallID: "a", AskedAtStep: 1}}}
