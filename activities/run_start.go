@@ -6,7 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/wakepoint/wakepoint/domain"
 	"github.com/wakepoint/wakepoint/domain/run"
@@ -19,14 +22,22 @@ import (
 // a larger one goes to the task alone.
 const maxResolved = 16 << 10
 
+// maxInputs is how large the inputs in one answer may be together: an answer above the
+// engine's 2 MiB would be lost, and with it what was begun.
+const maxInputs = 256 << 10
+
 // StartCalls begins the work of calls of a run: each gets its task or its run, or a
 // person is asked first, or it has ended already because the model got something wrong.
-// The ids follow from the calls, so a repeat finds what it has begun before. It doesn't
+// The ids follow from the calls, so a repeat finds what it has begun before. A call whose
+// start failed in a way that may pass is told as one to be begun again, so that the run
+// knows of the others; if all failed so, the error is the activity's. It doesn't
 // heartbeat.
 func (a *Activities) StartCalls(ctx context.Context, req protocol.StartCallsRequest) (protocol.StartCallsResult, error) {
 	out := protocol.StartCallsResult{Calls: make([]protocol.CallBegun, 0, len(req.Calls))}
-	for _, c := range req.Calls {
-		begun, err := a.startCall(ctx, req, c)
+	var failed []error
+	inputs := 0
+	for i, c := range req.Calls {
+		begun, err := a.startInTime(ctx, req, c, len(req.Calls)-i)
 		var refused *protocol.CallRefused
 		var invalid *domain.InvalidError
 		switch {
@@ -35,12 +46,73 @@ func (a *Activities) StartCalls(ctx context.Context, req protocol.StartCallsRequ
 		case errors.As(err, &invalid):
 			begun = protocol.CallBegun{End: invalidInput("%s", invalid.Error())}
 		case err != nil:
-			return out, fmt.Errorf("call %s of step %d: %w", c.ID, c.Step, err)
+			begun = protocol.CallBegun{Again: true, Note: cut(err.Error(), run.MaxText)}
+			failed = append(failed, fmt.Errorf("call %s of step %d: %w", c.ID, c.Step, err))
 		}
 		begun.Key = c.Key
+		if n := jsonSize(begun.Input); inputs+n <= maxInputs {
+			inputs += n
+		} else {
+			// The task has it.
+			begun.Input = nil
+		}
+		if begun.End != nil {
+			begun.End.Error = clipped(begun.End.Error)
+		}
 		out.Calls = append(out.Calls, begun)
 	}
+	if len(failed) > 0 && len(failed) == len(req.Calls) {
+		return protocol.StartCallsResult{}, some(failed)
+	}
 	return out, nil
+}
+
+// startInTime begins a call within its share of the time that is left, and leaves one
+// share: one call that hangs must not take from the others what they have begun.
+func (a *Activities) startInTime(ctx context.Context, req protocol.StartCallsRequest, c protocol.CallStart, left int) (protocol.CallBegun, error) {
+	if until, bounded := ctx.Deadline(); bounded {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeout(ctx, time.Until(until)/time.Duration(left+1))
+		defer stop()
+	}
+	return a.startCall(ctx, req, c)
+}
+
+// clipped is an error as far as a run keeps it: one activity may bring the ends of many
+// calls.
+func clipped(e *domain.TaskError) *domain.TaskError {
+	if e == nil {
+		return nil
+	}
+	c := *e
+	c.Message = cut(c.Message, domain.MaxErrorText)
+	if jsonSize(c.Details) > run.MaxErrorDetails {
+		c.Details = nil
+	}
+	return &c
+}
+
+// jsonSize is how large a value is in the answer of an activity. What cannot be written
+// is larger than any limit.
+func jsonSize(v any) int {
+	if raw, ok := v.(json.RawMessage); ok && len(raw) == 0 {
+		return 0
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		return math.MaxInt32
+	}
+	return len(b)
+}
+
+// some is the error of several calls. It names a few: the engine keeps what it has room
+// for.
+func some(errs []error) error {
+	const few = 5
+	if more := len(errs) - few; more > 0 {
+		errs = append(slices.Clone(errs[:few]), fmt.Errorf("and %d more", more))
+	}
+	return errors.Join(errs...)
 }
 
 func invalidInput(format string, args ...any) *run.End {

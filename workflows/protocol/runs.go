@@ -312,7 +312,7 @@ type StartCallsResult struct {
 }
 
 // CallBegun says what became of one: it has a task or a run, or a person is asked, or
-// it has ended already.
+// it has ended already, or is to be begun again.
 type CallBegun struct {
 	run.Key
 	Started *run.Started `json:"started,omitempty"`
@@ -320,6 +320,10 @@ type CallBegun struct {
 	End     *run.End     `json:"end,omitempty"`
 	// Input is the input with its references resolved, if it had any and is small.
 	Input json.RawMessage `json:"input,omitempty"`
+	// Again says that it was not begun for a reason that may pass, which Note tells: it is
+	// to be begun again after a pause.
+	Again bool   `json:"again,omitempty"`
+	Note  string `json:"note,omitempty"`
 }
 
 // OpenCall is a call with its task, for the activities that look at it or tell it.
