@@ -99,6 +99,12 @@ var stepRules = []Rule{
 	},
 	{On: on(EventHeartbeat, EventStepFailed), When: "the run is on its way to an end", Kind: domain.Refuses, Reason: ReasonRunEnding, guard: ending},
 	{
+		On: on(EventHeartbeat), When: "that attempt has said that it failed", Kind: domain.Refuses, Reason: ReasonStaleToken,
+		guard: func(r Run, _ Event) bool {
+			return !r.Step.Held && r.Step.Error != nil && r.Step.Error.Code != CodeStepLost
+		},
+	},
+	{
 		On: on(EventHeartbeat), Kind: domain.Notes, Reason: ReasonRenewed, To: "the lease begins anew",
 		do: func(r *Run, e *Event) {
 			if e.LeaseMs > 0 {

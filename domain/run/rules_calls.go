@@ -128,12 +128,14 @@ func (c *Call) started(s *Started, to CallState) {
 // startedTooLate remembers the task of a call that the run waits for no longer.
 func (r *Run) startedTooLate(e *Event) {
 	c := r.the(e)
+	starting := c.Starting
 	c.Starting = false
 	if e.Started == nil || c.TaskID != "" || c.SubRunID != "" {
 		return
 	}
 	c.TaskID, c.SubRunID, c.WaiterID = e.Started.TaskID, e.Started.SubRunID, e.Started.WaiterID
-	if c.Error != nil && c.Error.Code == CodeWaitTimeout {
+	// One that was not starting any more has told its end already.
+	if starting && c.Error != nil && c.Error.Code == CodeWaitTimeout {
 		r.detach(*c)
 	}
 }
@@ -160,12 +162,15 @@ func (r *Run) detach(c Call) {
 // LateEnd is the content of the input that a task sends with whose end the run had lost
 // patience.
 type LateEnd struct {
-	Kind        string            `json:"kind"`
-	ToolCallID  string            `json:"toolCallId"`
-	AskedAtStep int               `json:"askedAtStep"`
-	Tool        string            `json:"tool"`
-	TaskID      string            `json:"taskId,omitempty"`
-	State       CallState         `json:"state"`
+	Kind        string    `json:"kind"`
+	ToolCallID  string    `json:"toolCallId"`
+	AskedAtStep int       `json:"askedAtStep"`
+	Tool        string    `json:"tool"`
+	TaskID      string    `json:"taskId,omitempty"`
+	SubRunID    string    `json:"subRunId,omitempty"`
+	State       CallState `json:"state"`
+	// Result is the answer of a run, or of a person, if it is small.
+	Result      json.RawMessage   `json:"result,omitempty"`
 	ResultRef   string            `json:"resultRef,omitempty"`
 	ResultHash  string            `json:"resultHash,omitempty"`
 	ContentType string            `json:"contentType,omitempty"`
@@ -187,14 +192,18 @@ func (r *Run) lateEnd(e Event) {
 	} else {
 		c := r.the(&e)
 		c.Starting = false
+		// Its task is not known yet, and when it is, it is no news any more.
 		d = Detached{Key: c.Key, Tool: c.Tool}
 	}
 	if len(r.Inputs) >= MaxInputs {
 		return
 	}
 	late := LateEnd{
-		Kind: KindLateEnd, ToolCallID: d.ID, AskedAtStep: d.Step, Tool: d.Tool, TaskID: d.TaskID, State: e.End.State,
+		Kind: KindLateEnd, ToolCallID: d.ID, AskedAtStep: d.Step, Tool: d.Tool, TaskID: d.TaskID, SubRunID: d.SubRunID, State: e.End.State,
 		ResultRef: e.End.ResultRef, ResultHash: e.End.ResultHash, ContentType: e.End.ContentType,
+	}
+	if len(e.End.Answer) <= MaxAnswer && json.Valid(e.End.Answer) {
+		late.Result = e.End.Answer
 	}
 	if e.End.Error != nil {
 		err := *e.End.Error
@@ -223,8 +232,10 @@ func (r *Run) lateEnd(e Event) {
 // What [EventNoted] says was done.
 const (
 	NotedStarting = "starting"
-	NotedCancel   = "cancel-sent"
-	NotedDetach   = "detach-sent"
+	// NotedNotStarted says that a start came to nothing, and will be tried again.
+	NotedNotStarted = "not-started"
+	NotedCancel     = "cancel-sent"
+	NotedDetach     = "detach-sent"
 	// NotedAsks and NotedAnswered say that the run that does the work of a call asks a
 	// person something, and that it does no more.
 	NotedAsks = "asks"
@@ -244,6 +255,8 @@ func (r *Run) noted(e Event) {
 		switch e.Reason {
 		case NotedStarting:
 			r.Calls[i].Starting = r.Calls[i].State == CallReady
+		case NotedNotStarted:
+			r.Calls[i].Starting = false
 		case NotedCancel:
 			r.Calls[i].CancelSent = true
 		case NotedInput:
@@ -252,8 +265,9 @@ func (r *Run) noted(e Event) {
 				break
 			}
 			before := r.Calls[i].Input
-			if r.Calls[i].Input = e.Answer; !json.Valid(e.Answer) || len(e.Answer) > len(before) && r.open() > MaxOpenBytes {
-				r.Calls[i].Input = before
+			r.Calls[i].Input, r.Calls[i].Resolved = e.Answer, true
+			if !json.Valid(e.Answer) || len(e.Answer) > len(before) && r.open() > MaxOpenBytes {
+				r.Calls[i].Input, r.Calls[i].Resolved = before, false
 			}
 		case NotedAsks, NotedAnswered:
 			r.Calls[i].Asks = e.Reason == NotedAsks

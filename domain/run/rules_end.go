@@ -123,6 +123,10 @@ func (r *Run) retry(e Event) {
 		}
 		r.Limits.MaxTokens, r.Limits.MaxCostUSD = max(r.Limits.MaxTokens, l.MaxTokens), max(r.Limits.MaxCostUSD, l.MaxCostUSD)
 	}
+	for i := range r.Calls {
+		// What a run below asked meanwhile was told to nobody.
+		r.Calls[i].Asks = false
+	}
 	if r.Step == nil {
 		if _, due := r.due(); due || slices.ContainsFunc(r.Calls, func(c Call) bool { return !c.State.Ended() }) || r.AwaitInput {
 			return

@@ -142,7 +142,7 @@ func (r *Run) decide(e Event) {
 		c.end(e.AtMs, End{State: CallSucceeded, Answer: answer, Bytes: int64(len(answer)), ContentType: "application/json"})
 	default:
 		if a.Decision == DecisionEdit {
-			c.Input, c.InputEdited = a.Input, true
+			c.Input, c.InputEdited, c.Resolved = a.Input, true, true
 		}
 		c.State = CallReady
 	}

@@ -61,6 +61,7 @@ var ruleCases = []ruleCase{
 	{"the holder dies on its last attempt", "attempts=1" + held, "claim at=2 token=t2 holder=ann", "step-given-up", "FAILED v2"},
 	{"a heartbeat", held, "heartbeat at=40 token=t1", "lease-renewed", "RUNNING v1"},
 	{"a heartbeat after the lease ran out", held + "; step-lost", "heartbeat at=60 token=t1", "lease-renewed", "RUNNING v2"},
+	{"a heartbeat of an attempt that has failed by its own word", failing, "heartbeat at=3 token=t1", "stale-token", "RUNNING v2"},
 	{"a heartbeat of an earlier attempt", held + "; claim token=t2 holder=ann", "heartbeat at=3 token=t1", "stale-token", "RUNNING v2"},
 	{"a heartbeat before anybody has claimed", "", "heartbeat", "stale-token", "RUNNING v0"},
 	{"a heartbeat of a run on its way to an end", held + "; cancel-call call=1/x; pause; unpause; input id=i text=x", "heartbeat token=t1 at=9", "lease-renewed", "RUNNING v4"},

@@ -66,6 +66,9 @@ type Call struct {
 	UntilMs     int64     `json:"untilMs,omitempty"`
 	Approval    *Approval `json:"approval,omitempty"`
 	InputEdited bool      `json:"inputEdited,omitempty"`
+	// Resolved says that the input refers to nothing any more: what looks like a reference
+	// in it came from a result, or from a person.
+	Resolved bool `json:"resolved,omitempty"`
 	// Cancel is the wish that it be given up, CancelSent that its task was told.
 	Cancel     *domain.CancelRequest `json:"cancelRequested,omitempty"`
 	CancelSent bool                  `json:"cancelSent,omitempty"`

@@ -109,8 +109,10 @@ type Oracle struct {
 	LeaseUntil int64
 	NotBefore  int64
 	Fails      int
-	About      []string // the results that the step is about
-	AboutSaid  []string // and the inputs
+	// Spoke says that the last attempt failed by its own word and not by silence.
+	Spoke     bool
+	About     []string // the results that the step is about
+	AboutSaid []string // and the inputs
 
 	Jobs        []*job
 	Left        []left
@@ -264,6 +266,7 @@ func (o *Oracle) follow(now int64) {
 func (o *Oracle) begin(cause string) {
 	o.Due, o.Cause = true, cause
 	o.Tries, o.Held, o.Token, o.Holder, o.Lease, o.LeaseUntil, o.NotBefore, o.Fails = 0, false, "", "", 0, 0, 0, 0
+	o.Spoke = false
 	o.About, o.AboutSaid = nil, nil
 }
 
@@ -423,6 +426,9 @@ func (o *Oracle) attempt(e run.Event) (Verdict, bool) {
 		return o.refuse("run-ending")
 	}
 	if e.Type == run.EventHeartbeat {
+		if !o.Held && o.Spoke {
+			return o.refuse("stale-token")
+		}
 		o.Held, o.LeaseUntil = true, e.AtMs+o.Lease
 		return o.note(e.AtMs, "lease-renewed")
 	}
@@ -436,6 +442,7 @@ func (o *Oracle) attempt(e run.Event) (Verdict, bool) {
 func (o *Oracle) fail(now int64, again, lost bool, lot float64) (Verdict, bool) {
 	o.Held, o.LeaseUntil = false, 0
 	o.Fails++
+	o.Spoke = !lost
 	if !again || o.Fails >= orElse(o.create.Policy.StepAttempts, 10) {
 		o.End = "FAILED"
 		return o.change(now, "step-given-up")

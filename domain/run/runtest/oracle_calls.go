@@ -66,10 +66,11 @@ func (o *Oracle) call(e run.Event) (Verdict, bool) {
 
 func (o *Oracle) callStarted(e run.Event, j *job) (Verdict, bool) {
 	if j.ended() {
+		was := j.starting
 		j.starting = false
 		if e.Started != nil && j.task == "" {
 			j.task = e.Started.TaskID
-			if j.code == "WAIT_TIMEOUT" {
+			if was && j.code == "WAIT_TIMEOUT" {
 				o.Left = append(o.Left, left{key: j.key(), task: j.task})
 			}
 		}
@@ -338,7 +339,10 @@ func (o *Oracle) retry(e run.Event) (Verdict, bool) {
 	if e.TTLMs < 0 || e.TTLMs == 0 && o.Deadline <= e.AtMs {
 		return invalid()
 	}
-	o.End, o.CancelSaid, o.Paused, o.Unconfirmed = "", false, false, nil
+	o.End, o.CancelSaid, o.Paused, o.Unconfirmed, o.Spoke = "", false, false, nil, false
+	for _, j := range o.Jobs {
+		j.asks = false
+	}
 	if e.TTLMs > 0 {
 		o.Deadline = e.AtMs + e.TTLMs
 	}
