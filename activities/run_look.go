@@ -21,9 +21,38 @@ import (
 const (
 	watchEvery  = time.Minute
 	watchAtMost = 10 * time.Minute
-	// inspectAtOnce is how many tasks are asked at a time.
-	inspectAtOnce = 8
+	// asksAtOnce is how many tasks are asked or told at a time.
+	asksAtOnce = 8
+	// maxFound is how large the ends that one look finds may be as JSON: half of what the
+	// engine takes, for what stands beside them. The next look finds the others.
+	maxFound = 1 << 20
 )
+
+// eachCall does something for each of a number of calls, some at a time. One that hangs
+// has a quarter of the time and one place of several, and a repeat begins elsewhere, so
+// that it doesn't keep the others from their turn.
+func eachCall(ctx context.Context, n int, do func(ctx context.Context, i int)) {
+	share := time.Duration(0)
+	if until, bounded := ctx.Deadline(); bounded {
+		share = time.Until(until) / 4
+	}
+	first := int(activity.GetInfo(ctx).Attempt) * asksAtOnce
+	var wait sync.WaitGroup
+	slots := make(chan struct{}, asksAtOnce)
+	for k := range n {
+		slots <- struct{}{}
+		wait.Go(func() {
+			defer func() { <-slots }()
+			one, stop := ctx, context.CancelFunc(func() {})
+			if share > 0 {
+				one, stop = context.WithTimeout(ctx, share)
+			}
+			defer stop()
+			do(one, (first+k)%n)
+		})
+	}
+	wait.Wait()
+}
 
 // CancelCalls tells tasks and runs what a run wants of them: to stop, or only that it
 // waits no longer. All are told; the error is that of those that could not be, and all
@@ -33,17 +62,25 @@ func (a *Activities) CancelCalls(ctx context.Context, req protocol.CancelCallsRe
 	if a.o.Calls == nil {
 		return told, errNoCalls()
 	}
-	var errs []error
-	for _, c := range req.Calls {
-		left, err := a.cancelCall(ctx, c)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("call %s of step %d: %w", c.ID, c.Step, err))
-		}
-		if left {
+	left, errs := make([]bool, len(req.Calls)), make([]error, len(req.Calls))
+	eachCall(ctx, len(req.Calls), func(ctx context.Context, i int) {
+		left[i], errs[i] = a.cancelCall(ctx, req.Calls[i])
+	})
+	for i, c := range req.Calls {
+		if left[i] {
 			told.Left = append(told.Left, c.Key)
 		}
+		errs[i] = ofCall(c.Key, errs[i])
 	}
-	return told, errors.Join(errs...)
+	return told, some(errs)
+}
+
+// ofCall names the call that an error is about.
+func ofCall(k run.Key, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("call %s of step %d: %w", k.ID, k.Step, err)
 }
 
 func errNoCalls() error {
@@ -75,23 +112,30 @@ func waiterOf(id string) string {
 
 // WatchCalls is the standing check of a run on what it waits for: it waits by failing
 // with the delay until the next look, which costs no history, and ends when something
-// has ended that the run may not have been told of. It doesn't heartbeat.
+// has ended that the run may not have been told of. One that cannot be looked at hides
+// nothing of the others; it is the error when nothing has ended. It doesn't heartbeat.
 func (a *Activities) WatchCalls(ctx context.Context, req protocol.WatchCallsRequest) (protocol.CallsFound, error) {
 	if a.o.Calls == nil {
 		return protocol.CallsFound{}, errNoCalls()
 	}
-	var found protocol.CallsFound
-	for _, c := range req.Calls {
+	ends, errs := make([]*protocol.CallFound, len(req.Calls)), make([]error, len(req.Calls))
+	eachCall(ctx, len(req.Calls), func(ctx context.Context, i int) {
+		c := req.Calls[i]
 		seen, err := a.seen(ctx, c)
 		if err != nil {
-			return found, fmt.Errorf("call %s of step %d: %w", c.ID, c.Step, err)
+			errs[i] = ofCall(c.Key, err)
+			return
 		}
 		if f, over := foundOf(c, seen); over {
-			found.Ends = append(found.Ends, f)
+			ends[i] = &f
 		}
-	}
+	})
+	found := protocol.CallsFound{Ends: fitting(ends)}
 	if len(found.Ends) > 0 {
 		return found, nil
+	}
+	if err := some(errs); err != nil {
+		return found, err
 	}
 	every := watchEvery
 	if req.EveryMs > 0 {
@@ -132,15 +176,46 @@ func foundOf(c protocol.OpenCall, seen protocol.Seen) (protocol.CallFound, bool)
 	case seen.Status == protocol.SeenNone:
 		f.End = lost(run.CodeTaskGone, what+" does not exist, or is not kept any more")
 	case seen.Task != nil:
-		t := seen.Task.WithoutHistory()
-		f.Task, f.End = &t, run.EndOfTask(t)
+		f.Task, f.End = taskOf(*seen.Task), run.EndOfTask(*seen.Task)
 	case seen.Run != nil:
 		// Its final answer is small: see seen.
 		f.End = run.EndOfRun(seen.Run.Run.State, seen.Run.Run.Final, seen.Run.Run.Error, seen.Run.Run.Usage)
 	default:
 		f.End = lost(run.CodeTaskGone, what+" has ended and left no record that can be read")
 	}
+	f.End.Error = clipped(f.End.Error)
 	return f, true
+}
+
+// taskOf is what a run reads of the record of a task: who it is, and what
+// [run.EndOfTask] makes an end of.
+func taskOf(t domain.Task) *domain.Task {
+	return &domain.Task{
+		ID: t.ID, State: t.State, ResultRef: t.ResultRef, ResultHash: t.ResultHash, ContentType: t.ContentType, ResultBytes: t.ResultBytes,
+		Error: clipped(t.Error), Cancel: t.Cancel, EndedAtMs: t.EndedAtMs,
+	}
+}
+
+// fitting takes the ends that find room in one answer, at least one; the others stay. A
+// run makes the end of a task from its record, so that the end need not stand beside it.
+func fitting(ends []*protocol.CallFound) []protocol.CallFound {
+	var fit []protocol.CallFound
+	room := maxFound
+	for i, e := range ends {
+		if e == nil {
+			continue
+		}
+		f := *e
+		if f.Task != nil {
+			f.End = run.End{}
+		}
+		if room -= jsonSize(f); room < 0 && len(fit) > 0 {
+			return fit
+		}
+		fit = append(fit, f)
+		ends[i] = nil
+	}
+	return fit
 }
 
 func lost(code, message string) run.End {
@@ -157,19 +232,13 @@ func (a *Activities) InspectCalls(ctx context.Context, req protocol.WatchCallsRe
 	defer beat(ctx)()
 	found := protocol.CallsFound{Drift: make([]protocol.CallDrift, len(req.Calls))}
 	ends := make([]*protocol.CallFound, len(req.Calls))
-	var wait sync.WaitGroup
-	slots := make(chan struct{}, inspectAtOnce)
-	for i, c := range req.Calls {
-		wait.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			found.Drift[i], ends[i] = a.inspect(ctx, req, c)
-		})
-	}
-	wait.Wait()
-	for _, e := range ends {
-		if e != nil {
-			found.Ends = append(found.Ends, *e)
+	eachCall(ctx, len(req.Calls), func(ctx context.Context, i int) {
+		found.Drift[i], ends[i] = a.inspect(ctx, req, req.Calls[i])
+	})
+	found.Ends = fitting(ends)
+	for i, left := range ends {
+		if left != nil && found.Drift[i].Did == didTake {
+			found.Drift[i].Did, found.Drift[i].Note = "", "it has ended; the next look takes its end"
 		}
 	}
 	return found, ctx.Err()
@@ -198,7 +267,7 @@ func (a *Activities) inspect(ctx context.Context, req protocol.WatchCallsRequest
 		d.Note = cut(err.Error(), run.MaxText)
 		return d, nil
 	}
-	d.Found, d.Outside, d.Did, d.Note = string(rec.After.State), rec.Outside, string(rec.Did), rec.Note
+	d.Found, d.Outside, d.Did, d.Note = string(rec.After.State), rec.Outside, string(rec.Did), cut(rec.Note, run.MaxText)
 	if !rec.After.State.Terminal() {
 		return d, nil
 	}
@@ -212,6 +281,9 @@ func (a *Activities) inspect(ctx context.Context, req protocol.WatchCallsRequest
 	return d, nil
 }
 
+// didTake says of a call that has ended that the run takes its end.
+const didTake = "result taken"
+
 func (a *Activities) foundEnded(req protocol.WatchCallsRequest, d protocol.CallDrift, f protocol.CallFound, seen protocol.Seen) protocol.CallDrift {
 	d.Found = string(f.End.State)
 	switch seen.Status {
@@ -221,7 +293,7 @@ func (a *Activities) foundEnded(req protocol.WatchCallsRequest, d protocol.CallD
 		d.Found = protocol.FoundNoTask
 	case protocol.SeenOpen, protocol.SeenEnded:
 	}
-	d.Did = "result taken"
+	d.Did = didTake
 	if req.DryRun {
 		d.Did = ""
 	}

@@ -47,7 +47,7 @@ func (a *Activities) StartCalls(ctx context.Context, req protocol.StartCallsRequ
 			begun = protocol.CallBegun{End: invalidInput("%s", invalid.Error())}
 		case err != nil:
 			begun = protocol.CallBegun{Again: true, Note: cut(err.Error(), run.MaxText)}
-			failed = append(failed, fmt.Errorf("call %s of step %d: %w", c.ID, c.Step, err))
+			failed = append(failed, ofCall(c.Key, err))
 		}
 		begun.Key = c.Key
 		if n := jsonSize(begun.Input); inputs+n <= maxInputs {
@@ -109,8 +109,9 @@ func jsonSize(v any) int {
 // for.
 func some(errs []error) error {
 	const few = 5
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 	if more := len(errs) - few; more > 0 {
-		errs = append(slices.Clone(errs[:few]), fmt.Errorf("and %d more", more))
+		errs = append(errs[:few], fmt.Errorf("and %d more", more))
 	}
 	return errors.Join(errs...)
 }
