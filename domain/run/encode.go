@@ -48,7 +48,8 @@ func CheckCommit(e Event) error {
 	return checkInputs(e.Response.ToolCalls)
 }
 
-// CheckPlan checks the calls of a plan by the rules of a commit's graph.
+// CheckPlan checks the calls of a plan by the rules of a commit's graph. What it lets
+// pass, the first step of a run can commit.
 func CheckPlan(calls []ToolCall) error {
 	if len(calls) == 0 {
 		return domain.Invalid("plan", "must have at least one call")
@@ -65,11 +66,36 @@ func CheckPlan(calls []ToolCall) error {
 	if err == nil {
 		err = checkInputs(calls)
 	}
+	if err == nil {
+		err = tryPlan(calls)
+	}
 	var invalid *domain.InvalidError
 	if errors.As(err, &invalid) {
 		return domain.Invalid(strings.Replace(invalid.Field, "toolCalls", "plan", 1), "%s", invalid.Rule)
 	}
 	return err
+}
+
+// tryPlan commits a plan to a run of nobody. Only that measures what a run will: its
+// calls as they are stored, where escapes make text up to six times as long.
+func tryPlan(calls []ToolCall) error {
+	const now, token = 1 << 42, "plan"
+	r, err := New(Create{ID: "plan", NowMs: now, TTLMs: 1, Limits: Limits{MaxSteps: 2, MaxCalls: len(calls), MaxOpenCalls: min(len(calls), MaxOpen)}})
+	if err != nil {
+		return err
+	}
+	for _, e := range []Event{
+		{Type: EventClaim, Token: token},
+		{Type: EventCommit, Step: 1, Token: token, Response: &StepResponse{ToolCalls: calls}},
+	} {
+		e.AtMs = now
+		tr, err := Apply(r, e)
+		if err != nil {
+			return err
+		}
+		r = tr.Run
+	}
+	return nil
 }
 
 // CheckInput checks something that is to be said to a run, without looking at the run.

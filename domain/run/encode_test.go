@@ -3,6 +3,7 @@ package run_test
 import (
 	"encoding/json"
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -87,6 +88,65 @@ func TestCheckPlan(t *testing.T) {
 		if errors.As(err, &invalid) != (tc.field != "") || tc.field != "" && invalid.Field != tc.field {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// A plan was measured as it is written, and a run measures it as it is stored: one full of
+// escapes was taken at the start, and no step could commit it.
+func TestCheckPlanMeasuresWhatARunMeasures(t *testing.T) {
+	t.Parallel()
+	plan := func(bytes int) []run.ToolCall {
+		var calls []run.ToolCall
+		for i := range 5 {
+			calls = append(calls, run.ToolCall{ToolCallID: string(rune('a' + i)), Tool: "build", Input: json.RawMessage(`"` + strings.Repeat("<", bytes/5) + `"`)})
+		}
+		return calls
+	}
+	commits := func(calls []run.ToolCall) error {
+		r, err := run.New(run.Create{ID: "r1", Tenant: "acme", NowMs: 1_800_000_000_000, TTLMs: 1 << 40, Runtime: "agent"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range []run.Event{
+			{Type: run.EventClaim, Token: "t1", Holder: "plan"}, {Type: run.EventCommit, Step: 1, Token: "t1", Response: &run.StepResponse{ToolCalls: calls}},
+		} {
+			e.AtMs = 1_800_000_000_001
+			tr, err := run.Apply(r, e)
+			if err != nil {
+				return err
+			}
+			r = tr.Run
+		}
+		if len(r.Calls) != len(calls) {
+			t.Fatalf("%d of %d calls", len(r.Calls), len(calls))
+		}
+		return nil
+	}
+	taken, refused := 0, 0
+	for bytes := 80 << 10; bytes < 120<<10; bytes += 1 << 10 {
+		err, want := run.CheckPlan(plan(bytes)), commits(plan(bytes))
+		if (err == nil) != (want == nil) {
+			t.Errorf("%d bytes: the plan %v, the commit %v", bytes, err, want)
+		}
+		var invalid *domain.InvalidError
+		if errors.As(err, &invalid) {
+			refused++
+			if invalid.Field != "plan" {
+				t.Errorf("%d bytes: %v", bytes, err)
+			}
+			continue
+		}
+		taken++
+	}
+	if taken == 0 || refused == 0 {
+		t.Errorf("%d taken, %d refused", taken, refused)
+	}
+	var many []run.ToolCall
+	for i := range run.MaxOpen {
+		many = append(many, run.ToolCall{ToolCallID: "c" + strconv.Itoa(i), Tool: "build"})
+	}
+	if err, want := run.CheckPlan(many), commits(many[:run.DefaultMaxOpenCalls]); err != nil || want != nil {
+		t.Errorf("as many calls as may be open: %v, %v", err, want)
 	}
 }
 

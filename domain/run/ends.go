@@ -20,8 +20,12 @@ func EndOfTask(t domain.Task) End {
 		if t.Cancel != nil && t.Cancel.Reason != "" {
 			end.Error.Message = t.Cancel.Reason
 		}
-	case domain.StateFailed, domain.StateQueued, domain.StateRunning:
-		end.State = CallFailed
+	case domain.StateFailed:
+		end.State, end.Error = CallFailed, said(end.Error, "the task failed and did not say why")
+	case domain.StateQueued, domain.StateRunning:
+		end.State, end.Error = CallFailed, said(end.Error, "the record of the task is that of one that goes on")
+	default:
+		return gone("the task has ended and left no record that can be read")
 	}
 	return end
 }
@@ -39,8 +43,26 @@ func EndOfRun(state State, final *Content, err *domain.TaskError, usage []Usage)
 		end.State = CallExpired
 	case StateCancelled:
 		end.State = CallCancelled
-	case StateFailed, StateRunning, StateWaitingTool, StateWaitingInput, StatePaused:
-		end.State = CallFailed
+	case StateFailed:
+		end.State, end.Error = CallFailed, said(end.Error, "the run failed and did not say why")
+	case StateRunning, StateWaitingTool, StateWaitingInput, StatePaused:
+		end.State, end.Error = CallFailed, said(end.Error, "the record of the run is that of one that goes on")
+	default:
+		return gone("the run has ended and left no record that can be read")
 	}
 	return end
+}
+
+// said is the error of an end that failed. Whoever reads it finds a reason in any case.
+func said(e *domain.TaskError, otherwise string) *domain.TaskError {
+	if e == nil || e.Code == "" && e.Message == "" {
+		return &domain.TaskError{Code: CodeTaskGone, Class: domain.ClassSystem, Message: otherwise}
+	}
+	return e
+}
+
+// gone is the end of what left nothing that says how it ended. An end without a state
+// would leave its call open for ever.
+func gone(message string) End {
+	return End{State: CallFailed, Error: &domain.TaskError{Code: CodeTaskGone, Class: domain.ClassSystem, Severity: domain.SeverityCritical, Message: message}}
 }
