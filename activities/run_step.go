@@ -132,7 +132,7 @@ func (a *Activities) PushStep(ctx context.Context, req protocol.PushStepRequest)
 	}
 	resp, err := a.o.HTTP.Do(r)
 	if err != nil {
-		return protocol.PushStepResult{}, stepFailed(false, "the runtime could not be reached: %v", withoutURL(err))
+		return protocol.PushStepResult{}, stepUnheard("the runtime could not be reached: %v", withoutURL(err))
 	}
 	defer drain(resp.Body)
 	return a.stepAnswer(ctx, req, resp)
@@ -144,19 +144,26 @@ func stepFailed(final bool, format string, args ...any) error {
 	})
 }
 
+// stepUnheard is a request whose answer did not come: the runtime may be at work on it.
+func stepUnheard(format string, args ...any) error {
+	return temporal.NewApplicationErrorWithOptions(fmt.Sprintf(format, args...), protocol.ErrTypeStepUnheard, temporal.ApplicationErrorOptions{
+		Category: temporal.ApplicationErrorCategoryBenign,
+	})
+}
+
 func (a *Activities) stepAnswer(ctx context.Context, req protocol.PushStepRequest, resp *http.Response) (protocol.PushStepResult, error) {
-	switch code := resp.StatusCode; {
-	case code == http.StatusAccepted:
+	switch code := resp.StatusCode; code {
+	case http.StatusAccepted:
 		return protocol.PushStepResult{Accepted: true}, nil
-	case code == http.StatusOK:
-	case code == http.StatusRequestTimeout, code == http.StatusTooEarly, code == http.StatusTooManyRequests:
+	case http.StatusOK:
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
 		return protocol.PushStepResult{}, stepFailed(false, "the runtime answered %s", status(resp))
 	default:
 		return protocol.PushStepResult{}, stepFailed(code >= 400 && code < 500, "the runtime answered %s", status(resp))
 	}
 	b, err := io.ReadAll(io.LimitReader(resp.Body, maxStepAnswer+1))
 	if err != nil {
-		return protocol.PushStepResult{}, stepFailed(false, "the runtime's answer broke off: %v", err)
+		return protocol.PushStepResult{}, stepUnheard("the runtime's answer broke off: %v", err)
 	}
 	if len(b) > maxStepAnswer {
 		return protocol.PushStepResult{}, stepFailed(false, "the runtime's answer has more than %d bytes", maxStepAnswer)

@@ -85,8 +85,10 @@ func (p *parking) live() {
 		if err := p.parked(ctx, p.id(i)); err != nil {
 			return err
 		}
-		d, err := in.Temporal.DescribeWorkflowExecution(ctx, protocol.RunWorkflowID(in.Config.Tenant, p.id(i)), "")
-		events.Add(d.GetWorkflowExecutionInfo().GetHistoryLength())
+		d, err := in.Temporal.DescribeWorkflow(ctx, protocol.RunWorkflowID(in.Config.Tenant, p.id(i)), "")
+		if err == nil {
+			events.Add(int64(d.HistoryLength))
+		}
 		return err
 	})
 	perRun := func(bytes int64) float64 { return float64(bytes) / 1024 / float64(p.n) }

@@ -120,6 +120,8 @@ func refusal(app *temporal.ApplicationError) error {
 		return &run.RefusedError{Outcome: out}
 	case typeAborted:
 		return errClosed
+	case protocol.ErrTypeTryAgain:
+		return fail(CodeUnavailable, "repeat the call", "%s", app.Message())
 	}
 	return fail(CodeInternal, "check that worker and client are of the same version", "it was refused: %s", app.Message()).because(app)
 }

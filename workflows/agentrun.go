@@ -52,6 +52,14 @@ type agentRun struct {
 	// once; watched are the calls that are being looked at.
 	watchFrom int64
 	watched   []run.Key
+	// watchBegan is when the standing check that is open began, lookFirst that the run was
+	// retried and has to look before it does anything about its calls.
+	watchBegan int64
+	lookFirst  bool
+	// pauses are those of calls that could not be started, forgotten the contents that were
+	// deleted not long ago.
+	pauses    []pauseOf
+	forgotten []forgotten
 
 	timer alarm
 	start job
@@ -125,6 +133,7 @@ func newRun(ctx workflow.Context, in protocol.RunInput) (*agentRun, error) {
 		// execution would hide the record of the one before.
 		e := run.Event{Type: run.EventRetry, AtMs: info.WorkflowStartTime.UnixMilli(), TTLMs: c.Retry.TTLMs, Limits: c.Retry.Limits, By: c.Retry.By, Reason: c.Retry.Reason}
 		_, _ = r.apply(e)
+		r.lookFirst = !r.r.State.Terminal() && len(r.openCalls()) > 0
 		return r, nil
 	}
 	create := in.Create
@@ -195,7 +204,10 @@ func (r *agentRun) drain() {
 	drainAs(r, r.subEnded, func(f protocol.RunFinished) error { r.subRunEnded(f); return nil })
 	drainAs(r, r.subAsks, func(a protocol.RunAsks) error { r.subRunAsks(a); return nil })
 	drainAs(r, r.said, func(s protocol.RunSaid) error {
-		_, err := r.apply(saidEvent(s))
+		tr, err := r.apply(saidEvent(s))
+		if err == nil && !tr.Outcome.Changed && !tr.Outcome.Duplicate {
+			err = &run.RefusedError{Outcome: tr.Outcome}
+		}
 		return err
 	})
 }
@@ -230,7 +242,7 @@ func (r *agentRun) readCancellation() {
 func (r *agentRun) readClock() {
 	for {
 		e, due := run.Due(r.r, r.nowMs())
-		if !due {
+		if !due || e.Type == run.EventWaitTimeout && r.lookFirst {
 			return
 		}
 		if tr, err := r.apply(e); err != nil || !tr.Outcome.Changed {
@@ -256,9 +268,17 @@ func (r *agentRun) begin(j *job, f func(ctx workflow.Context)) {
 
 // carryOut makes what is open agree with the plan.
 func (r *agentRun) carryOut(p run.Plan) {
-	if len(p.Start) > 0 && !r.start.open {
-		r.startCalls(p.Start)
+	start, later := r.startable(p.Start)
+	if len(start) > 0 && !r.start.open {
+		r.startCalls(start)
 	}
+	if r.start.open && !r.start.told && r.r.State.Terminal() && r.r.State != run.StateSucceeded {
+		// The grace is over: a start that does not come to an end must not keep a run open
+		// that has ended.
+		r.start.told = true
+		r.start.cancel()
+	}
+	r.arm(later, "next try of a start")
 	if len(p.Cancel)+len(p.Detach) > 0 && !r.tell.open {
 		r.tellCalls(p.Cancel, p.Detach)
 	}

@@ -3,7 +3,9 @@ package workflows
 import (
 	"encoding/json"
 	"slices"
+	"time"
 
+	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/wakepoint/wakepoint/domain"
@@ -15,6 +17,10 @@ import (
 // killed is found again by the ids, so this only bounds how long it takes.
 const startAtOnce = 50
 
+// startBytes bounds what one activity is told, of inputs and of the results that they
+// refer to. The engine refuses a message of 2 MiB, and ends the workflow with it.
+const startBytes = 512 << 10
+
 // maxUnmatched is how many ends are kept whose call is not known yet. A call whose end
 // is dropped is found by the standing check.
 const maxUnmatched = 100
@@ -24,28 +30,44 @@ const maxUnmatched = 100
 // local one would have begun the work of a step that a crash takes back, and that may
 // ask for something else when it is taken again.
 func (r *agentRun) startCalls(keys []run.Key) {
-	keys = keys[:min(len(keys), startAtOnce)]
 	req := protocol.StartCallsRequest{
 		Tenant: r.r.Tenant, RunID: r.r.ID, Runtime: r.in.Runtime.Name, Traceparent: r.r.Traceparent, Calls: make([]protocol.CallStart, 0, len(keys)),
 	}
 	if p := r.r.Parent; p != nil {
 		req.Depth = p.Depth
 	}
+	bytes := 0
 	for _, k := range keys {
 		c, ok := r.find(k)
 		if !ok {
 			continue
 		}
-		req.Calls = append(req.Calls, protocol.CallStart{
+		start := protocol.CallStart{
 			Key: k, Tool: c.Tool, Input: c.Input, TTLMs: c.TTLMs, IdempotencyKey: c.IdempotencyKey,
-			Approved: c.Approval != nil, Needs: r.needs(c), Resolve: len(c.DependsOn) > 0,
-		})
+			Approved: c.Approval != nil, Resolve: len(c.DependsOn) > 0 && !c.Resolved,
+		}
+		if start.Resolve {
+			start.Needs = r.needs(c)
+		}
+		bytes += len(start.Input)
+		for _, n := range start.Needs {
+			bytes += len(n.Answer) * 4 / 3 // in base64
+		}
+		if n := len(req.Calls); n == startAtOnce || n > 0 && bytes > startBytes {
+			break
+		}
+		req.Calls = append(req.Calls, start)
 		r.must(run.Event{Type: run.EventNoted, Call: k, Reason: run.NotedStarting})
 	}
 	durable := r.durable()
 	r.begin(&r.start, func(ctx workflow.Context) {
 		var res protocol.StartCallsResult
-		if err := r.soon(ctx, durable, protocol.ActivityStartCalls, req, &res, startCallsOptions(len(req.Calls))); err != nil {
+		err := r.soon(ctx, durable, protocol.ActivityStartCalls, req, &res, startCallsOptions(len(req.Calls)))
+		if temporal.IsCanceledError(err) {
+			r.abandonStarts(req.Calls)
+			return
+		}
+		if err != nil {
 			// Only a server that gives up its own activity leads here.
 			r.log.Error("calls could not be started", "error", err)
 			for _, c := range req.Calls {
@@ -97,7 +119,10 @@ func (r *agentRun) begun(c protocol.CallBegun) {
 	if len(c.Input) > 0 {
 		r.must(run.Event{Type: run.EventNoted, Call: c.Key, Reason: run.NotedInput, Answer: c.Input})
 	}
+	first := len(r.openCalls()) == 0
 	switch {
+	case c.Again:
+		r.putOff(c)
 	case c.End != nil && c.Started != nil:
 		// The task had ended before: found by its id, or in the cache.
 		r.must(run.Event{Type: run.EventCallStarted, Call: c.Key, Started: c.Started})
@@ -108,7 +133,77 @@ func (r *agentRun) begun(c protocol.CallBegun) {
 		r.must(run.Event{Type: run.EventApprovalAsked, Call: c.Key, Started: c.Started})
 	default:
 		r.must(run.Event{Type: run.EventCallStarted, Call: c.Key, Started: c.Started})
-		r.watchFrom = r.nowMs()
+		if first {
+			// With others open already the check goes on as it is: a call that begins must
+			// not put it off.
+			r.watchFrom = r.nowMs()
+		}
+	}
+}
+
+// pauseOf is how long a call waits whose start did not work.
+type pauseOf struct {
+	key     run.Key
+	untilMs int64
+	ms      int64
+}
+
+// The pauses before a start is tried again that did not work for one call alone.
+const (
+	firstStartPause = time.Second
+	mostStartPause  = time.Minute
+)
+
+// putOff lets a call be started again later. The others go on.
+func (r *agentRun) putOff(c protocol.CallBegun) {
+	r.log.Warn("a call could not be started; it is tried again", "call", c.ID, "step", c.Step, "why", c.Note)
+	call, ok := r.find(c.Key)
+	if !ok || call.State != run.CallReady || call.Cancel != nil || r.r.Ending != nil || r.r.State.Terminal() {
+		// Nobody wants it any more, and it has no task.
+		r.must(run.Event{Type: run.EventCallEnded, Call: c.Key, End: &run.End{State: run.CallCancelled, Error: &domain.TaskError{
+			Code: run.CodeCancelled, Message: "given up before it could be started",
+		}}})
+		return
+	}
+	r.must(run.Event{Type: run.EventNoted, Call: c.Key, Reason: run.NotedNotStarted})
+	i := slices.IndexFunc(r.pauses, func(p pauseOf) bool { return p.key == c.Key })
+	if i < 0 {
+		i = len(r.pauses)
+		r.pauses = append(r.pauses, pauseOf{key: c.Key})
+	}
+	p := &r.pauses[i]
+	p.ms = min(max(2*p.ms, firstStartPause.Milliseconds()), mostStartPause.Milliseconds())
+	p.untilMs = r.nowMs() + p.ms
+}
+
+// startable leaves out the calls whose pause is not over, and says when the first of
+// them is.
+func (r *agentRun) startable(keys []run.Key) (now []run.Key, nextMs int64) {
+	for _, k := range keys {
+		i := slices.IndexFunc(r.pauses, func(p pauseOf) bool { return p.key == k })
+		if i < 0 || r.pauses[i].untilMs <= r.nowMs() {
+			now = append(now, k)
+			continue
+		}
+		if nextMs == 0 || r.pauses[i].untilMs < nextMs {
+			nextMs = r.pauses[i].untilMs
+		}
+	}
+	return now, nextMs
+}
+
+// abandonStarts gives up a start that was still being tried when the run had ended. What
+// it may have begun is told to stop: its ids are known.
+func (r *agentRun) abandonStarts(calls []protocol.CallStart) {
+	for _, c := range calls {
+		switch c.Tool {
+		case run.ToolAsk, run.ToolApprove:
+			r.must(run.Event{Type: run.EventCallEnded, Call: c.Key, End: &run.End{State: run.CallCancelled, Error: &domain.TaskError{Code: run.CodeCancelled, Message: "nobody was asked"}}})
+		case run.ToolRun:
+			r.must(run.Event{Type: run.EventCallStarted, Call: c.Key, Started: &run.Started{SubRunID: protocol.SubRunID(r.r.ID, c.Step, c.ID)}})
+		default:
+			r.must(run.Event{Type: run.EventCallStarted, Call: c.Key, Started: &run.Started{TaskID: protocol.CallTaskID(r.r.ID, c.Step, c.ID)}})
+		}
 	}
 }
 
@@ -180,6 +275,7 @@ func (r *agentRun) subRunAsks(a protocol.RunAsks) {
 	}
 	reason := run.NotedAnswered
 	if len(a.Asks) > 0 {
+		a.Asks = lighter(a.Asks, asksRoom-size(r.asks))
 		r.asks = append(r.asks, a)
 		reason = run.NotedAsks
 	}
@@ -209,7 +305,36 @@ func (r *agentRun) openAsks() []protocol.Ask {
 	for _, sub := range r.subAsksOpen() {
 		asks = append(asks, sub.Asks...)
 	}
-	return asks
+	return lighter(asks, asksRoom)
+}
+
+// asksRoom bounds what is carried, told upwards and shown of what people are asked, in
+// bytes of JSON.
+const asksRoom = 256 << 10
+
+// lighter keeps of the asks for which there is no room only what names them: the run that
+// asks has the rest.
+func lighter(asks []protocol.Ask, room int) []protocol.Ask {
+	out := make([]protocol.Ask, len(asks))
+	for i, a := range asks {
+		if n := size(a); n <= room {
+			room -= n
+		} else {
+			a.Input, a.Schema = nil, nil
+			room -= size(a)
+		}
+		out[i] = a
+	}
+	return out
+}
+
+// size is how many bytes of JSON a value has.
+func size(v any) int {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return 0
+	}
+	return len(b)
 }
 
 // subAsksOpen are the asks of runs whose call has not ended. One may end without a word
@@ -272,78 +397,4 @@ func cancelledBy(by string) string {
 
 func openCall(c run.Call) protocol.OpenCall {
 	return protocol.OpenCall{Key: c.Key, Tool: c.Tool, State: c.State, TaskID: c.TaskID, SubRunID: c.SubRunID, WaiterID: c.WaiterID}
-}
-
-// openCalls lists the calls that have a task and no end.
-func (r *agentRun) openCalls() []protocol.OpenCall {
-	var calls []protocol.OpenCall
-	for _, c := range r.r.Calls {
-		if c.State == run.CallOpen {
-			calls = append(calls, openCall(c))
-		}
-	}
-	return calls
-}
-
-// watchAt is when the standing check begins, 0 for never: a run that wakes soon needs
-// none, and one that waits long has it for what a task cannot tell that was terminated
-// or reset in the Temporal UI.
-func (r *agentRun) watchAt() int64 {
-	if r.watch.open || r.r.State.Terminal() || len(r.openCalls()) == 0 {
-		return 0
-	}
-	if r.watchFrom == 0 {
-		return r.nowMs()
-	}
-	return r.watchFrom + r.r.Policy.CheckEveryMs
-}
-
-// keepWatch begins the standing check when its time has come, and ends one that does
-// not look at all that is open.
-func (r *agentRun) keepWatch() {
-	calls := r.openCalls()
-	if r.watch.open {
-		unseen := slices.ContainsFunc(calls, func(c protocol.OpenCall) bool { return !slices.Contains(r.watched, c.Key) })
-		if (unseen || len(calls) == 0) && !r.watch.told {
-			r.watch.told = true
-			r.watch.cancel()
-		}
-		return
-	}
-	if at := r.watchAt(); at == 0 || at > r.nowMs() {
-		return
-	}
-	r.watched = nil
-	for _, c := range calls {
-		r.watched = append(r.watched, c.Key)
-	}
-	req := protocol.WatchCallsRequest{Tenant: r.r.Tenant, RunID: r.r.ID, Calls: calls, EveryMs: r.r.Policy.CheckEveryMs}
-	r.begin(&r.watch, func(ctx workflow.Context) {
-		var found protocol.CallsFound
-		err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, watchCallsOptions()), protocol.ActivityWatchCalls, req).Get(ctx, &found)
-		r.watchFrom = r.nowMs()
-		if err != nil {
-			return
-		}
-		r.takeFound(found)
-	})
-}
-
-// takeFound takes the ends that were found.
-func (r *agentRun) takeFound(found protocol.CallsFound) int {
-	learned := 0
-	for _, f := range found.Ends {
-		c, ok := r.find(f.Key)
-		if !ok || c.State.Ended() {
-			continue
-		}
-		end := f.End
-		if f.Task != nil {
-			end = run.EndOfTask(*f.Task)
-		}
-		if r.must(run.Event{Type: run.EventCallEnded, Call: f.Key, End: &end}).Outcome.Changed {
-			learned++
-		}
-	}
-	return learned
 }

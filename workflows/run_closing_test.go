@@ -139,14 +139,15 @@ func TestRetryOfARun(t *testing.T) {
 	require.Empty(t, w.cancels, "its calls go on: a retry takes them up")
 
 	w2 := &runWorld{}
-	w2.watch = func(r protocol.WatchCallsRequest) (protocol.CallsFound, error) {
+	w2.inspect = func(r protocol.WatchCallsRequest) (protocol.CallsFound, error) {
 		end := domain.Task{ID: taskOf(1, "bg"), State: domain.StateSucceeded, ResultRef: "late", ResultHash: "h"}
 		return protocol.CallsFound{Ends: []protocol.CallFound{{Key: r.Calls[0].Key, Task: &end}}}, nil
 	}
 	e2 := newRunEnv(t, w2)
 	e2.SetStartTime(start.Add(time.Hour))
 	e2.at(time.Second, func() {
-		require.Len(t, w2.watches, 1, "at once")
+		require.Len(t, w2.inspects, 1, "at once")
+		require.True(t, w2.inspects[0].DryRun, "it only looks")
 		d := e2.describe()
 		require.Equal(t, run.StateRunning, d.Run.State)
 		require.Equal(t, run.CallSucceeded, d.Run.Calls[1].State)

@@ -45,7 +45,7 @@ type runDoor struct {
 func (r *agentRun) doors() []runDoor {
 	return []runDoor{
 		{protocol.UpdateClaim, "takes the step that is due", runHandler(r.onClaim), runValidator(r.admitClaim)},
-		changes(r, protocol.UpdateCommit, "ends a step", commitEvent),
+		{protocol.UpdateCommit, "ends a step", runHandler(func(c protocol.Commit) (run.Outcome, error) { return r.change(commitEvent(c)) }), runValidator(r.admitCommit)},
 		{protocol.UpdateHeartbeat, "renews the lease of a step", runHandler(r.onHeartbeat), runValidator(func(h protocol.StepHeartbeat) error { return r.admit(heartbeatEvent(h)) })},
 		changes(r, protocol.UpdateInput, "says something to the run", saidEvent),
 		changes(r, protocol.UpdateApprove, "decides about a call", r.approveEvent),
@@ -196,7 +196,12 @@ func heartbeatEvent(h protocol.StepHeartbeat) run.Event {
 }
 
 func (r *agentRun) onHeartbeat(h protocol.StepHeartbeat) (run.Outcome, error) {
-	out, err := r.change(heartbeatEvent(h))
+	e := heartbeatEvent(h)
+	if r.in.Runtime.Mode == protocol.ModePush && !r.step.open {
+		// Nobody waits for its answer any more: from now on its own lease counts.
+		e.LeaseMs = r.r.Policy.LeaseMs
+	}
+	out, err := r.change(e)
 	if err == nil && len(h.Delta) > 0 && len(h.Delta) <= run.MaxOutput {
 		r.delta = h.Delta
 	}
@@ -211,6 +216,16 @@ func commitEvent(c protocol.Commit) run.Event {
 		Type: run.EventCommit, Step: c.Step, Token: c.StepToken, Response: &resp, Checkpoint: c.Checkpoint, Final: c.Final,
 		Digest: run.Digest(resp, c.Checkpoint, c.Final), Error: resp.Error,
 	}
+}
+
+// admitCommit refuses for a moment a checkpoint that may just have been deleted. The
+// refusal is the validator's, because that is not remembered: the same commit is taken a
+// little later, when its sender has stored the content again.
+func (r *agentRun) admitCommit(c protocol.Commit) error {
+	if r.mayBeGone(c.Checkpoint) {
+		return temporal.NewApplicationError("the checkpoint is one that was just deleted; store it again and repeat the commit", protocol.ErrTypeTryAgain)
+	}
+	return r.admit(commitEvent(c))
 }
 
 func saidEvent(s protocol.RunSaid) run.Event {

@@ -40,6 +40,8 @@ type runWorld struct {
 	// starting sees each try to start calls, and whether it is a local activity.
 	starting func(local bool) error
 	begun    []protocol.CallStart
+	// batches are the sizes of the requests to start calls, in bytes.
+	batches  []int
 	cancels  []protocol.CancelTask
 	watches  []protocol.WatchCallsRequest
 	inspects []protocol.WatchCallsRequest
@@ -81,6 +83,9 @@ func (w *runWorld) activities() map[string]any {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			var out protocol.StartCallsResult
+			if b, err := json.Marshal(r); err == nil {
+				w.batches = append(w.batches, len(b))
+			}
 			if w.starting != nil {
 				if err := w.starting(activity.GetInfo(ctx).IsLocalActivity); err != nil {
 					return out, err
@@ -124,6 +129,9 @@ func (w *runWorld) activities() map[string]any {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.inspects = append(w.inspects, r)
+			if w.inspect == nil {
+				return protocol.CallsFound{}, nil
+			}
 			return w.inspect(r)
 		},
 		protocol.ActivityPrepareStep: func(_ context.Context, r protocol.PrepareStepRequest) ([]byte, error) {

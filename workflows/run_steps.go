@@ -3,6 +3,7 @@ package workflows
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/converter"
@@ -16,6 +17,21 @@ import (
 
 // stepTimeout bounds one attempt of a step, unless the runtime says otherwise.
 const stepTimeout = 10 * time.Minute
+
+// maxMessage is how large a checkpoint or a final answer may be in the answer of an
+// activity. It goes on to another activity in base64, and the engine ends a workflow that
+// sends a message of 2 MiB.
+const maxMessage = 1 << 20
+
+// forgetfulness is how long contents that were deleted are remembered: whoever stored
+// the same again at that moment may have found them still there.
+const forgetfulness = time.Minute
+
+// forgotten is content that was deleted.
+type forgotten struct {
+	ref     string
+	untilMs int64
+}
 
 // forever is the lease of a step that the engine itself watches: it may wait for the
 // runtime's worker as long as the run lives.
@@ -124,6 +140,9 @@ func (r *agentRun) pack(ctx workflow.Context, step int, token string, resp run.S
 		if len(f.data) <= run.MaxInline {
 			continue
 		}
+		if len(f.data) > maxMessage {
+			return c, domain.Invalid(f.field, "must be at most %d bytes in the answer of an activity, it has %d; a larger checkpoint is stored by the runtime and named by checkpointRef", maxMessage, len(f.data))
+		}
 		var stored run.Content
 		store := protocol.StoreContentRequest{Tenant: r.r.Tenant, RunID: r.r.ID, Content: **f.into}
 		if err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, storeOptions()), protocol.ActivityStoreContent, store).Get(ctx, &stored); err != nil {
@@ -151,12 +170,22 @@ func (r *agentRun) pack(ctx workflow.Context, step int, token string, resp run.S
 // comes when the run has ended.
 func (r *agentRun) forget(refs []string) {
 	req := protocol.ForgetContentsRequest{Tenant: r.r.Tenant, RunID: r.r.ID, Refs: refs}
+	now := r.nowMs()
+	r.forgotten = slices.DeleteFunc(r.forgotten, func(f forgotten) bool { return f.untilMs <= now })
+	for _, ref := range refs {
+		r.forgotten = append(r.forgotten, forgotten{ref: ref, untilMs: now + forgetfulness.Milliseconds()})
+	}
 	r.begin(&r.tidy, func(ctx workflow.Context) {
 		if err := r.soon(ctx, r.durable(), protocol.ActivityForgetContents, req, nil, notifyOptions()); err != nil {
 			r.log.Warn("old checkpoints could not be deleted", "error", err)
 		}
 		r.must(run.Event{Type: run.EventNoted, Reason: run.NotedForgotten, Refs: refs})
 	})
+}
+
+// mayBeGone tells whether a checkpoint that comes back may just have been deleted.
+func (r *agentRun) mayBeGone(c *run.Content) bool {
+	return c != nil && c.Ref != "" && slices.ContainsFunc(r.forgotten, func(f forgotten) bool { return f.ref == c.Ref && f.untilMs > r.nowMs() })
 }
 
 // pushStep sends the step to the runtime's URL.
@@ -189,6 +218,10 @@ func (r *agentRun) lease(token string) {
 // commit takes what a runtime answered. An answer that cannot be taken is a failure of
 // the step.
 func (r *agentRun) commit(c protocol.Commit) {
+	if r.mayBeGone(c.Checkpoint) {
+		r.stepFails(c.StepToken, &domain.TaskError{Code: run.CodeStepFailed, Retryable: true, Message: "the checkpoint is one that was just deleted; it has to be stored again"})
+		return
+	}
 	tr, err := r.apply(commitEvent(c))
 	switch {
 	case err != nil:
@@ -213,6 +246,10 @@ func (r *agentRun) stepFailed(ctx workflow.Context, token string, err error) {
 	switch {
 	case errors.As(err, &app):
 		out.Retryable = !app.NonRetryable()
+		if app.Type() == protocol.ErrTypeStepUnheard {
+			// Its runtime may be at work, and say so.
+			out.Code = run.CodeStepLost
+		}
 	case errors.As(err, &invalid):
 		out.Code, out.Class = run.CodeInvalidResponse, domain.ClassUser
 	case temporal.IsTimeoutError(err):

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
 
 	"github.com/wakepoint/wakepoint/config"
 	"github.com/wakepoint/wakepoint/domain"
@@ -91,8 +91,8 @@ func (c *struck) Next(ctx context.Context, runID string, o starter.NextOptions) 
 	if err != nil {
 		return req, err
 	}
-	d, err := c.k.s.temporal.DescribeWorkflowExecution(ctx, protocol.RunWorkflowID(c.Tenant(), runID), "")
-	if err == nil && d.GetWorkflowExecutionInfo().GetHistoryLength() > continueAfter-12 {
+	d, err := c.k.s.temporal.DescribeWorkflow(ctx, protocol.RunWorkflowID(c.Tenant(), runID), "")
+	if err == nil && d.HistoryLength > continueAfter-12 {
 		c.k.at(whenContinue)
 	}
 	return req, nil
@@ -220,10 +220,10 @@ func TestRunsAreKilled(t *testing.T) {
 
 // continued tells whether a workflow has continued as new.
 func (s *stack) continued(workflowID string) bool {
-	d := persist(s, "describe", func(ctx context.Context) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
-		return s.temporal.DescribeWorkflowExecution(ctx, workflowID, "")
+	d := persist(s, "describe", func(ctx context.Context) (*client.WorkflowExecutionDescription, error) {
+		return s.temporal.DescribeWorkflow(ctx, workflowID, "")
 	})
-	info := d.GetWorkflowExecutionInfo()
+	info := d.RawResponse.GetWorkflowExecutionInfo()
 	return info.GetFirstRunId() != info.GetExecution().GetRunId()
 }
 
@@ -271,7 +271,7 @@ func (c *struck) check(t *testing.T, r run.Run) {
 	for _, l := range c.log {
 		newest[l.req.Step] = l
 	}
-	require.Equal(t, r.StepsDone, len(newest))
+	require.Len(t, newest, r.StepsDone)
 	asked, given := map[run.Key]int{}, map[run.Key]int{}
 	for step, l := range newest {
 		for _, call := range l.resp.ToolCalls {

@@ -138,8 +138,13 @@ const (
 	// ErrTypeRunRefused is an update that would change nothing; the details are the
 	// [run.Outcome] that says why.
 	ErrTypeRunRefused = "run-refused"
+	// ErrTypeTryAgain is an update that is refused for a moment; the same one is worth
+	// repeating.
+	ErrTypeTryAgain = "try-again"
 	// ErrTypeStepFailed is a step of a runtime that gave no answer that could be taken.
 	ErrTypeStepFailed = "StepFailed"
+	// ErrTypeStepUnheard is one of which nothing was heard: the runtime may be at work.
+	ErrTypeStepUnheard = "StepUnheard"
 )
 
 // DefaultTaskQueue is where workflows and most activities run.
