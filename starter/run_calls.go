@@ -4,11 +4,15 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"net"
 	"time"
 
 	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
 
+	"github.com/wakepoint/wakepoint/config"
 	"github.com/wakepoint/wakepoint/domain"
 	"github.com/wakepoint/wakepoint/domain/run"
 	"github.com/wakepoint/wakepoint/workflows/protocol"
@@ -31,6 +35,9 @@ func (rc *RunCalls) Submit(ctx context.Context, call protocol.SubmitCall) (proto
 	s := Submission{
 		Tool: call.Tool, Input: call.Input, IdempotencyKey: call.IdempotencyKey, RunID: call.RunID, ToolCallID: call.ToolCallID,
 		TTL: time.Duration(call.TTLMs) * time.Millisecond,
+	}
+	if err := c.checkMillis(call.TTLMs); err != nil {
+		return protocol.SubmittedCall{}, callRefused(err)
 	}
 	tool, _ := c.o.Config.Tool(call.Tool)
 	shared := tool.Cache != nil || call.IdempotencyKey != ""
@@ -56,25 +63,53 @@ func (rc *RunCalls) Submit(ctx context.Context, call protocol.SubmitCall) (proto
 	return done, nil
 }
 
-// callRefused makes an answer to the call of what no repeat would mend.
+// checkMillis refuses a time to live that no duration could hold: it would become
+// another one. What is allowed is checked later, by the rules of anybody's submission.
+func (c *Client) checkMillis(ms int64) error {
+	if most := c.o.Config.MaxTTL; ms > most.Milliseconds() || ms < -most.Milliseconds() {
+		return invalidf("ttlMs", "must be at most %s, it is %d ms", config.FormatDuration(most), ms)
+	}
+	return nil
+}
+
+// callRefused makes an answer to the call of what no repeat would mend. What an operator
+// can mend is no such thing: credentials, a namespace that was not set up.
 func callRefused(err error) error {
 	var e *Error
 	if !errors.As(err, &e) {
 		return err
 	}
-	code := ""
+	reason := domain.TaskError{Class: domain.ClassUser, Message: shorten(e.Message, domain.MaxErrorText)}
 	switch e.Code {
 	case CodeUnknownTool:
-		code = run.CodeUnknownTool
+		reason.Code = run.CodeUnknownTool
 	case CodeInvalid, CodeUnknownRuntime:
-		code = run.CodeInvalidInput
-	case CodeIDInUse:
-		code = run.CodeNotStarted
+		reason.Code = run.CodeInvalidInput
+	case CodeIDInUse, CodeConflict, CodeKeyReused:
+		reason.Code = run.CodeNotStarted
+	case CodeTerminated:
+		// Its id is taken until the engine's retention ends.
+		reason.Code, reason.Class, reason.Severity = run.CodeTaskTerminated, domain.ClassSystem, domain.SeverityCritical
+	case CodeInternal:
+		if brokenOff(e) {
+			return err
+		}
+		reason.Code, reason.Class = run.CodeNotStarted, domain.ClassSystem
 	default:
 		// It may pass.
 		return err
 	}
-	return &protocol.CallRefused{Reason: domain.TaskError{Code: code, Class: domain.ClassUser, Message: shorten(e.Message, domain.MaxErrorText)}}
+	return &protocol.CallRefused{Reason: reason}
+}
+
+// brokenOff tells of what has no code of its own whether it is the engine or the way to
+// it that broke, and not the request.
+func brokenOff(err error) bool {
+	var (
+		internal *serviceerror.Internal
+		network  net.Error
+	)
+	return errors.As(err, &internal) || errors.As(err, &network)
 }
 
 // shorten cuts text to a limit in bytes, between two characters.
@@ -93,6 +128,9 @@ func shorten(s string, limit int) string {
 // Errors are as of [RunCalls.Submit].
 func (rc *RunCalls) Start(ctx context.Context, s protocol.SubmitRun) (run.Started, error) {
 	c := rc.c
+	if err := c.checkMillis(s.Input.TTLMs); err != nil {
+		return run.Started{}, callRefused(err)
+	}
 	start := RunStart{
 		Runtime: cmp.Or(s.Input.Runtime, s.Runtime), Title: s.Input.Title, Input: s.Input.Input, TTL: time.Duration(s.Input.TTLMs) * time.Millisecond,
 		Traceparent: s.Traceparent,
@@ -123,8 +161,8 @@ func (rc *RunCalls) Start(ctx context.Context, s protocol.SubmitRun) (run.Starte
 // Task says how a task stands in the engine. No worker is needed.
 func (rc *RunCalls) Task(ctx context.Context, taskID string) (protocol.Seen, error) {
 	rec := &protocol.TaskRecord{}
-	seen, err := rc.c.seen(ctx, rc.c.aTask(taskID), rec, func(err error) (bool, error) { return protocol.RecordFrom(err, rec) })
-	if err == nil && seen.Status == protocol.SeenEnded {
+	seen, there, err := rc.c.seen(ctx, rc.c.aTask(taskID), rec, func(err error) (bool, error) { return protocol.RecordFrom(err, rec) })
+	if there && rec.Task.State.Terminal() {
 		t := rec.Task.WithoutHistory()
 		seen.Task = &t
 		seen.AtMs = cmp.Or(t.EndedAtMs, seen.AtMs)
@@ -135,39 +173,42 @@ func (rc *RunCalls) Task(ctx context.Context, taskID string) (protocol.Seen, err
 // Run says how a run stands in the engine. No worker is needed.
 func (rc *RunCalls) Run(ctx context.Context, runID string) (protocol.Seen, error) {
 	rec := &protocol.RunRecord{}
-	seen, err := rc.c.seen(ctx, rc.c.aRun(runID), rec, func(err error) (bool, error) { return protocol.RunRecordFrom(err, rec) })
-	if err == nil && seen.Status == protocol.SeenEnded {
+	seen, there, err := rc.c.seen(ctx, rc.c.aRun(runID), rec, func(err error) (bool, error) { return protocol.RunRecordFrom(err, rec) })
+	if there && rec.Run.State.Terminal() {
 		seen.Run = rec
 		seen.AtMs = cmp.Or(rec.Run.EndedAtMs, seen.AtMs)
 	}
 	return seen, err
 }
 
-// seen reads how a workflow stands, and its record if it has closed.
-func (c *Client) seen(ctx context.Context, of subject, rec any, from func(error) (bool, error)) (protocol.Seen, error) {
+// seen reads how a workflow stands, and its record if it has closed and left one.
+func (c *Client) seen(ctx context.Context, of subject, rec any, from func(error) (bool, error)) (_ protocol.Seen, there bool, _ error) {
 	d, err := c.closed(ctx, of, rec, from)
 	out := protocol.Seen{Status: protocol.SeenEnded, AtMs: closeTime(d)}
-	switch CodeOf(err) { //nolint:exhaustive // the others may pass
-	case CodeUnknownTask, CodeUnknownRun:
-		return protocol.Seen{Status: protocol.SeenNone}, nil
-	case CodeTerminated:
+	switch code := CodeOf(err); {
+	case code == CodeUnknownTask, code == CodeUnknownRun:
+		return protocol.Seen{Status: protocol.SeenNone}, false, nil
+	case code == CodeTerminated:
 		out.Status = protocol.SeenTerminated
-		return out, nil
-	case CodeInvalid, CodeInternal:
-		// It failed before it was what it should have been, or its record is broken:
-		// there is nothing to be waited for.
-		if d != nil && d.Status == enums.WORKFLOW_EXECUTION_STATUS_FAILED {
-			out.Status = protocol.SeenTerminated
-			return out, nil
-		}
-	}
-	switch {
+		return out, false, nil
 	case errors.Is(err, errReopened):
-		return protocol.Seen{Status: protocol.SeenOpen}, nil
+		return protocol.Seen{Status: protocol.SeenOpen}, false, nil
+	case d != nil && (code == CodeInvalid || code == CodeInternal || unreadable(err)):
+		// It failed before it was what it should have been, or its record is broken or
+		// missing: there is nothing to be waited for, and no look will find more.
+		if d.Status == enums.WORKFLOW_EXECUTION_STATUS_FAILED {
+			out.Status = protocol.SeenTerminated
+		}
+		return out, false, nil
 	case err != nil:
-		return protocol.Seen{}, engineError(ctx, "look at "+of.name, err)
+		return protocol.Seen{}, false, engineError(ctx, "look at "+of.name, err)
 	}
-	return out, nil
+	return out, true, nil
+}
+
+// unreadable tells whether data arrived and is not what it should be.
+func unreadable(err error) bool {
+	return errors.Is(err, converter.ErrUnableToDecode) || errors.Is(err, converter.ErrEncodingIsNotSupported) || errors.Is(err, converter.ErrMetadataIsNotSet)
 }
 
 func closeTime(d *client.WorkflowExecutionDescription) int64 {

@@ -1,10 +1,19 @@
 package starter_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
+	"net"
 	"strings"
 	"testing"
+
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
 
 	"github.com/wakepoint/wakepoint/domain"
 	"github.com/wakepoint/wakepoint/domain/run"
@@ -96,6 +105,149 @@ func TestCallsThatCannotBeBegunAreAnswered(t *testing.T) {
 	w.engine.Down(true)
 	_, err = w.Calls().Submit(t.Context(), submitCall("d"))
 	is(t, err, starter.ErrUnavailable)
+}
+
+// A task that was terminated in the Temporal UI keeps its key: the run tried for ever to
+// begin a call of that key, which no repeat could mend.
+func TestCallsWhoseTaskWasTerminatedAreAnswered(t *testing.T) {
+	t.Parallel()
+	w := setupRuns(t)
+	m := submitCall("a")
+	m.IdempotencyKey = "k"
+	first, err := w.Calls().Submit(t.Context(), m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.engine.Terminate(w.workflowID(first.TaskID))
+	m.ToolCallID, m.WaiterID = "b", protocol.CallWaiterID("r", 1, "b")
+	_, err = w.Calls().Submit(t.Context(), m)
+	if reason := refusedCall(t, err, run.CodeTaskTerminated); reason.Class != domain.ClassSystem || !strings.Contains(reason.Message, "terminated") {
+		t.Errorf("%+v", reason)
+	}
+	// One of the call's own is found, and a look says what became of it.
+	own := submitCall("c")
+	for range 2 {
+		if out, err := w.Calls().Submit(t.Context(), own); err != nil || out.TaskID != own.TaskID || out.Task != nil {
+			t.Errorf("%+v (%v)", out, err)
+		}
+		w.engine.Terminate(w.workflowID(own.TaskID))
+	}
+	if seen, err := w.Calls().Task(t.Context(), own.TaskID); err != nil || seen.Status != protocol.SeenTerminated {
+		t.Errorf("%+v (%v)", seen, err)
+	}
+}
+
+// refusingEngine answers starts and reads with its errors, if it has any.
+type refusingEngine struct {
+	starter.Engine
+	start, get error
+}
+
+func (e refusingEngine) ExecuteWorkflow(ctx context.Context, o client.StartWorkflowOptions, workflow any, args ...any) (client.WorkflowRun, error) {
+	if e.start != nil {
+		return nil, e.start
+	}
+	return e.Engine.ExecuteWorkflow(ctx, o, workflow, args...)
+}
+
+func (e refusingEngine) GetWorkflow(ctx context.Context, workflowID, runID string) client.WorkflowRun {
+	return refusingRun{e.Engine.GetWorkflow(ctx, workflowID, runID), e.get}
+}
+
+type refusingRun struct {
+	client.WorkflowRun
+	err error
+}
+
+func (r refusingRun) Get(ctx context.Context, into any) error {
+	if r.err != nil {
+		return r.err
+	}
+	return r.WorkflowRun.Get(ctx, into)
+}
+
+func (w *world) refusing(t testing.TB, e refusingEngine) *starter.RunCalls {
+	t.Helper()
+	e.Engine = w.engine
+	c, err := starter.New(starter.Options{Temporal: e, Config: w.config, Now: w.clock.Load, Store: w.store})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Calls()
+}
+
+// What the engine refuses for good is an answer to the call; what broke on the way, or an
+// operator can mend, is not.
+func TestCallsThatTheEngineRefuses(t *testing.T) {
+	t.Parallel()
+	w := setupRuns(t)
+	_, err := w.refusing(t, refusingEngine{start: serviceerror.NewInvalidArgument("no such thing")}).Submit(t.Context(), submitCall("a"))
+	if reason := refusedCall(t, err, run.CodeNotStarted); reason.Class != domain.ClassSystem || reason.Message == "" {
+		t.Errorf("%+v", reason)
+	}
+	for _, passing := range []error{
+		serviceerror.NewUnavailable("down"), serviceerror.NewInternal("a shard moved"), serviceerror.NewPermissionDenied("no", ""), &net.OpError{Op: "read", Err: io.EOF},
+	} {
+		_, err := w.refusing(t, refusingEngine{start: passing}).Submit(t.Context(), submitCall("a"))
+		var refused *protocol.CallRefused
+		if err == nil || errors.As(err, &refused) {
+			t.Errorf("%v became %v, want another try", passing, err)
+		}
+	}
+}
+
+// 584 years and a minute became a minute: a duration holds no more.
+func TestCallsWithATimeToLiveOfAges(t *testing.T) {
+	t.Parallel()
+	w := setupRuns(t)
+	const minute = int64(18446744073709 + 61_000)
+	for _, ttl := range []int64{minute, -minute, 1 << 62} {
+		m := submitCall("c")
+		m.TTLMs = ttl
+		_, err := w.Calls().Submit(t.Context(), m)
+		refusedCall(t, err, run.CodeInvalidInput)
+		_, err = w.Calls().Start(t.Context(), protocol.SubmitRun{
+			RunID: "sub_x", Runtime: "agent", Input: run.SubRunInput{TTLMs: ttl}, Parent: run.Parent{RunID: "r", Step: 1, ToolCallID: "c", Depth: 1},
+		})
+		if reason := refusedCall(t, err, run.CodeInvalidInput); !strings.Contains(reason.Message, "ttlMs must be at most 10d") {
+			t.Errorf("%d: %s", ttl, reason.Message)
+		}
+	}
+}
+
+// A workflow that had closed with a record that could not be read was an error each time,
+// and the call waited for its deadline.
+func TestCallsLookAtBrokenRecords(t *testing.T) {
+	t.Parallel()
+	w := setupRuns(t)
+	w.submit(t, starter.Submission{TaskID: "done"})
+	w.call(t, "done", "1", succeed())
+	w.submit(t, starter.Submission{TaskID: "cancelled"})
+	if _, err := w.Cancel(t.Context(), "cancelled", protocol.Cancel{}); err != nil {
+		t.Fatal(err)
+	}
+	ended := w.endedRun(t, run.StateSucceeded)
+	for what, broken := range map[string]error{
+		"no JSON":           fmt.Errorf("payload item 0: %w", converter.ErrUnableToDecode),
+		"another encoding":  fmt.Errorf("payload item 0: %w", converter.ErrEncodingIsNotSupported),
+		"no details at all": temporal.NewCanceledError(),
+		"another error":     temporal.NewApplicationError("m", "Whatever"),
+	} {
+		calls := w.refusing(t, refusingEngine{get: broken})
+		for _, id := range []string{"done", "cancelled"} {
+			if seen, err := calls.Task(t.Context(), id); err != nil || seen.Status != protocol.SeenEnded || seen.Task != nil || seen.AtMs == 0 {
+				t.Errorf("%s, %s: %+v (%v)", what, id, seen, err)
+			}
+		}
+		if seen, err := calls.Run(t.Context(), ended); err != nil || seen.Status != protocol.SeenEnded || seen.Run != nil || seen.AtMs == 0 {
+			t.Errorf("%s: %+v (%v)", what, seen, err)
+		}
+	}
+	for _, passing := range []error{serviceerror.NewUnavailable("down"), context.DeadlineExceeded} {
+		if seen, err := w.refusing(t, refusingEngine{get: passing}).Task(t.Context(), "done"); err == nil {
+			t.Errorf("%v: %+v", passing, seen)
+		}
+	}
 }
 
 func TestCallsStartRuns(t *testing.T) {
