@@ -46,7 +46,8 @@ func (c *Client) checkNext(o NextOptions) error {
 }
 
 // Next takes the step of a run that is due, with the contents that the runtime is to
-// have; see [stepio.Fill]. While there is none, or somebody else holds it, it waits for
+// have; see [stepio.Fill]. A blob store that doesn't answer is asked again for most of
+// the lease. While there is no step, or somebody else holds it, it waits for
 // the run to change, for as long as the options say; then the error is no-step or
 // step-held, and asking again is fine. After any other error the step may have been
 // handed out: the same Holder gets it again at once, anybody when its lease is over. A
@@ -61,11 +62,49 @@ func (c *Client) Next(ctx context.Context, runID string, o NextOptions) (run.Ste
 	if err != nil {
 		return run.StepRequest{}, err
 	}
-	req, err := stepio.Fill(ctx, c.o.Store, c.o.Tenant, claimed.Request, claimed.Checkpoint)
-	if err != nil {
-		return run.StepRequest{}, c.contentError(ctx, "step of run "+runID, err)
+	return c.fill(ctx, runID, claimed)
+}
+
+// fillsAgain is the pause before the contents of a step are read again, at first; it
+// doubles up to fillsAgainAtMost.
+const (
+	fillsAgain       = 100 * time.Millisecond
+	fillsAgainAtMost = 5 * time.Second
+)
+
+// fill reads the contents of a step that was claimed. A store that doesn't answer is asked
+// again until three quarters of the lease are over: whoever asks for the step again takes
+// its next attempt, and a store that is away for a minute must not use up all of them.
+func (c *Client) fill(ctx context.Context, runID string, claimed protocol.Claimed) (run.StepRequest, error) {
+	start, lease := time.Now(), time.Duration(claimed.Request.LeaseMs)*time.Millisecond
+	for wait := fillsAgain; ; wait = min(2*wait, fillsAgainAtMost) {
+		req, err := stepio.Fill(ctx, c.o.Store, c.o.Tenant, claimed.Request, claimed.Checkpoint)
+		if err == nil {
+			return req, c.holdOn(ctx, runID, req, time.Since(start))
+		}
+		err = c.contentError(ctx, "step of run "+runID, err)
+		if CodeOf(err) != CodeUnavailable || time.Since(start)+wait > lease*3/4 {
+			return run.StepRequest{}, err
+		}
+		if err := pause(ctx, wait); err != nil {
+			return run.StepRequest{}, engineError(ctx, "next step of run "+runID, err)
+		}
 	}
-	return req, nil
+}
+
+// holdOn renews the lease of a step whose contents were long in coming: its runtime
+// counts from when it has them. The error is that the step is somebody else's by now.
+func (c *Client) holdOn(ctx context.Context, runID string, req run.StepRequest, waited time.Duration) error {
+	if waited < time.Duration(req.LeaseMs)*time.Millisecond/4 {
+		return nil
+	}
+	_, err := c.StepHeartbeat(ctx, runID, req.StepToken, nil)
+	var refused *run.RefusedError
+	if errors.As(err, &refused) {
+		return err
+	}
+	// Not renewed it is still held for a while.
+	return nil
 }
 
 // claim asks for the step until it has it, or until patience is over.

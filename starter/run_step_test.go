@@ -4,9 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -334,4 +337,89 @@ func (w *world) checkpointRef(t testing.TB, id string) string {
 		t.Fatal(err)
 	}
 	return d.Run.Checkpoint.Ref
+}
+
+// outage makes the objects of a tenant unreadable, and not absent, until the function
+// that it gives is called.
+func outage(t testing.TB, root string) (over func()) {
+	t.Helper()
+	folder := filepath.Join(root, "acme")
+	if err := errors.Join(os.Rename(folder, folder+".away"), os.WriteFile(folder, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := errors.Join(os.Remove(folder), os.Rename(folder+".away", folder)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// away has a run whose checkpoint lies in a store that is away, and f with it.
+func away(t *testing.T, f func(t *testing.T, w *world, id string, over func())) {
+	t.Helper()
+	root := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		at, err := store.FileURL(root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		st, err := store.Open(t.Context(), at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = st.Close() }()
+		w := setupRuns(t, func(o *starter.Options) { o.Now, o.Store = nil, st })
+		w.engine.Now = func() int64 { return time.Now().UnixMilli() }
+		id := w.startRun(t, "r")
+		w.commit(t, id, run.StepResponse{Checkpoint: json.RawMessage(`"` + strings.Repeat("x", run.MaxInline) + `"`), Await: run.AwaitInput})
+		if _, err := w.Say(t.Context(), id, said("1", `1`)); err != nil {
+			t.Fatal(err)
+		}
+		f(t, w, id, outage(t, root))
+	})
+}
+
+// A store that was away for seconds failed a run: each time that its runtime asked again
+// was an attempt, and after ten the step had failed.
+func TestAStoreThatIsAwayCostsNoAttempts(t *testing.T) {
+	t.Parallel()
+	away(t, func(t *testing.T, w *world, id string, over func()) {
+		const lease = run.DefaultLeaseMs * time.Millisecond
+		time.AfterFunc(lease/2, over)
+		req, err := w.Next(t.Context(), id, starter.NextOptions{Holder: "me"})
+		if err != nil || req.Attempt != 1 || len(req.Checkpoint) != run.MaxInline+2 {
+			t.Fatalf("attempt %d with %d bytes of checkpoint (%v)", req.Attempt, len(req.Checkpoint), err)
+		}
+		// The lease counts from now.
+		time.Sleep(lease * 3 / 4)
+		_, err = w.Next(t.Context(), id, starter.NextOptions{Holder: "other"})
+		is(t, err, starter.ErrStepHeld)
+		if _, err := w.Commit(t.Context(), id, req.Step, req.StepToken, run.StepResponse{Final: json.RawMessage(`1`)}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// It is waited for while the step is held, and as long as anybody is there.
+func TestAStoreThatStaysAway(t *testing.T) {
+	t.Parallel()
+	away(t, func(t *testing.T, w *world, id string, over func()) {
+		start := time.Now()
+		_, err := w.Next(t.Context(), id, starter.NextOptions{Holder: "me", Lease: 20 * time.Second})
+		is(t, err, starter.ErrUnavailable)
+		if waited := time.Since(start); waited < 10*time.Second || waited > 15*time.Second {
+			t.Errorf("waited for %s of a lease of 20s", waited)
+		}
+		gone, stop := context.WithTimeout(t.Context(), 3*time.Second)
+		defer stop()
+		start = time.Now()
+		_, err = w.Next(gone, id, starter.NextOptions{Holder: "me"})
+		if waited := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || waited != 3*time.Second {
+			t.Errorf("%v after %s", err, waited)
+		}
+		over()
+		if req := w.next(t, id); req.Attempt != 3 {
+			t.Errorf("attempt %d", req.Attempt)
+		}
+	})
 }
