@@ -3,11 +3,15 @@ package agent_test
 import (
 	"bytes"
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -184,4 +188,41 @@ func TestSecret(t *testing.T) {
 	}
 	_, err := agent.Secret("whsec_%")
 	require.ErrorContains(t, err, "base64")
+}
+
+// A variable that wasn't set was taken as a secret of no bytes, and anybody could sign
+// with it.
+func TestAnEmptySecretIsNone(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"", " \n", "whsec_", " whsec_\n"} {
+		_, err := agent.Secret(text)
+		require.ErrorContains(t, err, "must not be empty", "%q", text)
+	}
+}
+
+// A handler that was given an empty secret took the signatures of everybody.
+func TestAnEmptySecretSignsNothing(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_800_000_000, 0)
+	body := `{"runId":"r","step":1,"stepToken":"t"}`
+	post := func(by []byte, secrets ...[]byte) int {
+		h := agent.Handler(func(context.Context, run.StepRequest) (run.StepResponse, error) {
+			return run.StepResponse{Final: json.RawMessage(`1`)}, nil
+		}, agent.HandlerOptions{Secrets: secrets, Now: func() time.Time { return now }})
+		stamp := strconv.FormatInt(now.Unix(), 10)
+		mac := hmac.New(sha256.New, by)
+		mac.Write([]byte("id." + stamp + "." + body))
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(body))
+		r.Header.Set("Webhook-Id", "id")
+		r.Header.Set("Webhook-Timestamp", stamp)
+		r.Header.Set("Webhook-Signature", "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w.Code
+	}
+	own := []byte("own")
+	require.Equal(t, http.StatusOK, post(own, nil, own))
+	require.Equal(t, http.StatusUnauthorized, post(nil, nil, own))
+	require.Equal(t, http.StatusUnauthorized, post(nil, []byte{}))
+	require.Equal(t, http.StatusUnauthorized, post(nil, nil, nil))
 }

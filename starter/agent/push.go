@@ -22,7 +22,8 @@ import (
 // HandlerOptions is how a runtime of mode push answers.
 type HandlerOptions struct {
 	// Secrets verify the signature of Standard Webhooks; any of them may have signed, so
-	// that they can be changed. [Secret] reads one. Default: none, and requests are not verified: only for a
+	// that they can be changed. [Secret] reads one. An empty one has signed nothing:
+	// everybody knows it. Default: none, and requests are not verified: only for a
 	// network that nobody else is in.
 	Secrets [][]byte
 	// Tolerance is how old a request may be. Default: 5 minutes.
@@ -40,18 +41,21 @@ type HandlerOptions struct {
 
 // Secret reads a secret as Standard Webhooks writes them, and as the worker reads the one
 // that wakepoint.yaml names: base64 after the prefix whsec_, or else the bytes as they are,
-// without surrounding white space.
+// without surrounding white space. An empty one, such as a variable that isn't set, is
+// an error.
 func Secret(text string) ([]byte, error) {
 	text = strings.TrimSpace(text)
-	rest, ok := strings.CutPrefix(text, "whsec_")
-	if !ok {
-		return []byte(text), nil
+	secret := []byte(text)
+	if rest, ok := strings.CutPrefix(text, "whsec_"); ok {
+		var err error
+		if secret, err = base64.StdEncoding.DecodeString(rest); err != nil {
+			return nil, errors.New("secret: must be base64 after whsec_")
+		}
 	}
-	b, err := base64.StdEncoding.DecodeString(rest)
-	if err != nil {
-		return nil, errors.New("secret: must be base64 after whsec_")
+	if len(secret) == 0 {
+		return nil, errors.New("secret: must not be empty")
 	}
-	return b, nil
+	return secret, nil
 }
 
 // maxStep bounds a request: a checkpoint as large as it may be, and what stands beside.
@@ -212,6 +216,9 @@ func (h *handler) verify(header http.Header, body []byte) error {
 			continue
 		}
 		for _, secret := range h.o.Secrets {
+			if len(secret) == 0 {
+				continue
+			}
 			mac := hmac.New(sha256.New, secret)
 			fmt.Fprintf(mac, "%s.%s.", id, stamp)
 			mac.Write(body)
