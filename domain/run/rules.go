@@ -68,7 +68,7 @@ var stepRules = []Rule{
 	{
 		On: on(EventClaim), When: "no step is due, its wait is not over, the run is paused or on its way to an end", Kind: domain.Refuses, Reason: ReasonNoStep,
 		guard: func(r Run, e Event) bool {
-			return r.Step == nil || r.Paused || r.Ending != nil || r.Step.NotBeforeMs > e.AtMs && !r.Step.Held
+			return r.Step == nil || r.Paused || r.Ending != nil || r.Step.NotBeforeMs > e.AtMs && !r.Step.Held || takesTooSoon(r, e)
 		},
 	},
 	{
@@ -87,7 +87,13 @@ var stepRules = []Rule{
 	{
 		On: on(EventClaim), When: "the attempt before it was lost, and no attempt is left", To: "FAILED, the checkpoint is kept", Kind: domain.Changes, Reason: ReasonStepGivenUp,
 		guard: func(r Run, e Event) bool { return r.Step.Held && !e.Left && givesUp(r, lostError(r)) },
-		do:    func(r *Run, e *Event) { r.stepFails(*e, lostError(*r), true) },
+		do: func(r *Run, e *Event) {
+			err := lostError(*r)
+			if r.Step.LeaseUntilMs > e.AtMs {
+				err.Message = "the runtime " + r.Step.Holder + " took the step again and again and did not commit it"
+			}
+			r.stepFails(*e, err, true)
+		},
 	},
 	{
 		On: on(EventClaim), To: "the runtime has the step, with a token of its own", Kind: domain.Changes, Reason: ReasonClaimed,
@@ -147,6 +153,15 @@ func givesUp(r Run, err *domain.TaskError) bool {
 	return err != nil && !err.Retryable || r.Step.Failures+1 >= r.Policy.StepAttempts
 }
 
+// takesTooSoon tells whether a runtime takes its own step again faster than a step that
+// failed comes again. The first time is for a process that was restarted; one that keeps
+// dying, or two that go by one name, must not use up the attempts within a moment.
+func takesTooSoon(r Run, e Event) bool {
+	s := r.Step
+	again := s.Held && !e.Left && s.LeaseUntilMs > e.AtMs && e.Holder != "" && e.Holder == s.Holder
+	return again && s.Failures > 0 && e.AtMs < s.ClaimedMs+r.Policy.StepBackoff.Wait(s.Failures, 0)
+}
+
 // claim hands the step out. What it is about stays the same from the first time on.
 func (r *Run) claim(e Event) {
 	s := r.Step
@@ -172,7 +187,7 @@ func (r *Run) claim(e Event) {
 	}
 	s.Attempt++
 	s.Token, s.Holder, s.Held = e.Token, e.Holder, true
-	s.LeaseMs, s.LeaseUntilMs, s.NotBeforeMs = lease, e.AtMs+lease, 0
+	s.LeaseMs, s.LeaseUntilMs, s.NotBeforeMs, s.ClaimedMs = lease, e.AtMs+lease, 0, e.AtMs
 }
 
 // stepFails ends an attempt of the step. Its token still holds until the next attempt

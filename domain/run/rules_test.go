@@ -58,6 +58,7 @@ var ruleCases = []ruleCase{
 	{"the last millisecond of a lease", held, "claim at=50 token=t2 holder=bob", "step-held", "RUNNING v1"},
 	{"a claim when the lease has run out", held, "claim at=51 token=t2 holder=bob", "claimed", "RUNNING v2"},
 	{"the holder claims again", held, "claim at=2 token=t2 holder=ann", "claimed", "RUNNING v2"},
+	{"the holder claims again at once, and again", held + "; claim at=2 token=t2 holder=ann", "claim at=3 token=t3 holder=ann", "no-step", "RUNNING v2"},
 	{"the holder dies on its last attempt", "attempts=1" + held, "claim at=2 token=t2 holder=ann", "step-given-up", "FAILED v2"},
 	{"a heartbeat", held, "heartbeat at=40 token=t1", "lease-renewed", "RUNNING v1"},
 	{"a heartbeat after the lease ran out", held + "; step-lost", "heartbeat at=60 token=t1", "lease-renewed", "RUNNING v2"},

@@ -113,10 +113,12 @@ type Step struct {
 	Attempt int    `json:"attempt,omitempty"`
 	Token   string `json:"token,omitempty"`
 	// Holder is who has it, while Held.
-	Holder       string `json:"holder,omitempty"`
-	Held         bool   `json:"held,omitempty"`
-	LeaseMs      int64  `json:"leaseMs,omitempty"`
-	LeaseUntilMs int64  `json:"leaseUntilMs,omitempty"`
+	Holder  string `json:"holder,omitempty"`
+	Held    bool   `json:"held,omitempty"`
+	LeaseMs int64  `json:"leaseMs,omitempty"`
+	// ClaimedMs is when the newest attempt was handed out.
+	ClaimedMs    int64 `json:"claimedMs,omitempty"`
+	LeaseUntilMs int64 `json:"leaseUntilMs,omitempty"`
 	// Failures counts the attempts that failed or were lost since the run was started or
 	// retried.
 	Failures int `json:"failures,omitempty"`
@@ -358,10 +360,16 @@ func (r Run) CostUSD() float64 {
 	return n
 }
 
-// Used is the limits with how far they are used up.
+// Used is the limits with how far they are used up. OpenCalls counts the calls that have
+// no result yet.
 func (r Run) Used() Limits {
 	l := r.Limits
-	l.DeadlineAtMs, l.Steps, l.Calls, l.OpenCalls = r.ExpiresAtMs, r.StepsDone, r.CallsMade, r.openCalls()
+	l.DeadlineAtMs, l.Steps, l.Calls = r.ExpiresAtMs, r.StepsDone, r.CallsMade
+	for _, c := range r.Calls {
+		if !c.State.Ended() {
+			l.OpenCalls++
+		}
+	}
 	l.Tokens, l.CostUSD = r.Tokens(), r.CostUSD()
 	return l
 }

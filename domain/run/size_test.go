@@ -3,6 +3,7 @@ package run_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -69,7 +70,7 @@ func (g *greedy) step(i int) {
 		g.t.Fatal("no claim")
 	}
 	usage := []run.Usage{{Model: g.text(run.MaxText), InputTokens: 1 << 40, CostUSD: 0.123456789}}
-	size, calls := run.MaxCallInput, min(run.MaxStepCalls, run.MaxOpen+len(g.r.Step.Results)-g.r.Used().OpenCalls)
+	size, calls := run.MaxCallInput, min(run.MaxStepCalls, run.MaxOpen+len(g.r.Step.Results)-len(untaken(g.r)))
 	for {
 		resp := run.StepResponse{Wake: run.WakeAny, WakeOnInput: true, Await: run.AwaitInput, Usage: usage, CheckpointFormat: strings.Repeat("f", run.MaxText)}
 		if size > 0 {
@@ -104,6 +105,11 @@ func (g *greedy) step(i int) {
 			g.t.Fatal("a step that asks for nothing is refused")
 		}
 	}
+}
+
+// untaken are the calls whose result no step has taken: they count to the limit.
+func untaken(r run.Run) []run.Call {
+	return slices.DeleteFunc(slices.Clone(r.Calls), func(c run.Call) bool { return c.TakenAt != 0 })
 }
 
 // people say and decide as much as they can.

@@ -21,12 +21,19 @@ func WaitsFor(r Run) string {
 	case r.Step != nil:
 		return fmt.Sprintf("a runtime to take step %d", r.Step.Number)
 	}
-	var parts []string
+	var calls, parts []string
 	if asks := openNames(r, Call.asksPerson); asks != "" {
-		parts = append(parts, "a person: "+asks)
+		calls = append(calls, "a person: "+asks)
 	}
 	if tools := openNames(r, func(c Call) bool { return !c.State.Ended() && !c.asksPerson() }); tools != "" {
-		parts = append(parts, "tools: "+tools)
+		calls = append(calls, "tools: "+tools)
+	}
+	if len(calls) > 0 {
+		and := "; and "
+		if r.Wake == WakeAny {
+			and = "; or "
+		}
+		parts = append(parts, strings.Join(calls, and))
 	}
 	if r.AwaitInput || r.WakeOnInput {
 		parts = append(parts, "an input")
@@ -38,6 +45,9 @@ func WaitsFor(r Run) string {
 func NextStep(r Run) string {
 	switch r.State {
 	case StateFailed:
+		if r.Error != nil && r.Error.Code == CodePlanFailed {
+			return "see why the calls did not succeed, then start the file again; a retry would find the same results"
+		}
 		return "read the error, mend the runtime or raise the limit, then: wakepoint run retry " + r.ID
 	case StateExpired:
 		return "retry the run with more time: wakepoint run retry " + r.ID + " --ttl 1h"

@@ -109,6 +109,8 @@ type Oracle struct {
 	LeaseUntil int64
 	NotBefore  int64
 	Fails      int
+	// Taken is when the step was handed out last.
+	Taken int64
 	// Spoke says that the last attempt failed by its own word and not by silence.
 	Spoke     bool
 	About     []string // the results that the step is about
@@ -375,7 +377,8 @@ func (o *Oracle) claim(e run.Event) (Verdict, bool) {
 	if o.End != "" {
 		return o.refuse("run-closed")
 	}
-	if !o.Due || o.Paused || o.Dying != "" || !o.Held && o.NotBefore > e.AtMs {
+	own := o.Held && !e.Left && o.LeaseUntil > e.AtMs && e.Holder != "" && e.Holder == o.Holder
+	if !o.Due || o.Paused || o.Dying != "" || !o.Held && o.NotBefore > e.AtMs || own && o.Fails > 0 && e.AtMs < o.Taken+o.wait(o.Fails, 0) {
 		return o.refuse("no-step")
 	}
 	if e.RuntimeVersion != "" && o.Runtime != "" && e.RuntimeVersion != o.Runtime {
@@ -407,7 +410,7 @@ func (o *Oracle) claim(e run.Event) (Verdict, bool) {
 	o.Tries++
 	o.Held, o.Token, o.Holder, o.NotBefore = true, e.Token, e.Holder, 0
 	o.Lease = orElse(e.LeaseMs, orElse(o.create.Policy.LeaseMs, 60000))
-	o.LeaseUntil = e.AtMs + o.Lease
+	o.LeaseUntil, o.Taken = e.AtMs+o.Lease, e.AtMs
 	return o.change(e.AtMs, "claimed")
 }
 
