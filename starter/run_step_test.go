@@ -391,7 +391,7 @@ func TestAStoreThatIsAwayCostsNoAttempts(t *testing.T) {
 			t.Fatalf("attempt %d with %d bytes of checkpoint (%v)", req.Attempt, len(req.Checkpoint), err)
 		}
 		// The lease counts from now.
-		time.Sleep(lease * 3 / 4)
+		after(lease * 3 / 4)
 		_, err = w.Next(t.Context(), id, starter.NextOptions{Holder: "other"})
 		is(t, err, starter.ErrStepHeld)
 		if _, err := w.Commit(t.Context(), id, req.Step, req.StepToken, run.StepResponse{Final: json.RawMessage(`1`)}); err != nil {
