@@ -248,6 +248,9 @@ func (a *Activities) inspect(ctx context.Context, req protocol.WatchCallsRequest
 	d := protocol.CallDrift{Key: c.Key, Tool: c.Tool, TaskID: c.TaskID, SubRunID: c.SubRunID, Knew: c.State}
 	if c.TaskID == "" && c.SubRunID == "" {
 		d.Found = protocol.FoundNotBegun
+		if c.State == run.CallApproval || c.State == run.CallAsking {
+			d.Found = protocol.FoundAsks
+		}
 		return d, nil
 	}
 	seen, err := a.seen(ctx, c)
@@ -258,7 +261,8 @@ func (a *Activities) inspect(ctx context.Context, req protocol.WatchCallsRequest
 	if f, over := foundOf(c, seen); over {
 		return a.foundEnded(req, d, f, seen), &f
 	}
-	d.Found = "running"
+	// Its task knows more, and it is asked only when something may be done.
+	d.Found = "open"
 	if c.SubRunID != "" || req.DryRun {
 		return d, nil
 	}
@@ -276,8 +280,10 @@ func (a *Activities) inspect(ctx context.Context, req protocol.WatchCallsRequest
 		return d, nil
 	}
 	if f, over := foundOf(c, seen); over {
+		d.Did = didTake
 		return d, &f
 	}
+	d.Did = "its task is about to tell"
 	return d, nil
 }
 

@@ -183,7 +183,7 @@ func (a *Activities) ask(c protocol.CallStart) (*run.Started, *run.End) {
 	dec := json.NewDecoder(bytes.NewReader(c.Input))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&in); err != nil {
-		return nil, invalidInput("the input of %s must be an object with a prompt: %v", c.Tool, err)
+		return nil, invalidInput("the input of %s must be an object with a prompt: %s", c.Tool, plainJSON(err))
 	}
 	switch {
 	case strings.TrimSpace(in.Prompt) == "":
@@ -209,14 +209,14 @@ func (a *Activities) startSubRun(ctx context.Context, req protocol.StartCallsReq
 	dec := json.NewDecoder(bytes.NewReader(c.Input))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&in); err != nil {
-		return nil, &protocol.CallRefused{Reason: *invalidInput("the input of %s must be an object with runtime, title, input and ttlMs: %v", c.Tool, err).Error}
+		return nil, &protocol.CallRefused{Reason: *invalidInput("the input of %s must be an object with runtime, title, input and ttlMs: %s", c.Tool, plainJSON(err)).Error}
 	}
 	if in.TTLMs == 0 {
 		in.TTLMs = c.TTLMs
 	}
 	started, err := a.o.Calls.Start(ctx, protocol.SubmitRun{
 		RunID: protocol.SubRunID(req.RunID, c.Step, c.ID), Parent: run.Parent{RunID: req.RunID, ToolCallID: c.ID, Step: c.Step, Depth: req.Depth + 1},
-		Input: in, Runtime: req.Runtime, Traceparent: req.Traceparent,
+		Input: in, Runtime: req.Runtime, Traceparent: req.Traceparent, Budget: req.Budget,
 	})
 	return &started, err
 }
@@ -282,4 +282,16 @@ func (a *Activities) resultOf(ctx context.Context, tenant string, n protocol.Cal
 		return nil, refused("is neither JSON nor text")
 	}
 	return v, nil
+}
+
+// plainJSON says what is wrong with JSON to somebody who knows nothing of Go.
+func plainJSON(err error) string {
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) {
+		if wrong.Field == "" {
+			return "it is a " + wrong.Value
+		}
+		return wrong.Field + " must be of another type, it is a " + wrong.Value
+	}
+	return strings.TrimPrefix(err.Error(), "json: ")
 }

@@ -142,6 +142,10 @@ func (rc *RunCalls) Start(ctx context.Context, s protocol.SubmitRun) (run.Starte
 		return run.Started{}, callRefused(invalidf("runtime", "must be given: the run that asks has none of its own"))
 	}
 	r, err := c.checkRun(start)
+	if err == nil && s.Budget != nil {
+		l := &r.in.Create.Limits
+		l.MaxTokens, l.MaxCostUSD = lowest(l.MaxTokens, s.Budget.MaxTokens), lowest(l.MaxCostUSD, s.Budget.MaxCostUSD)
+	}
 	if err == nil {
 		parent := s.Parent
 		r.in.Create.ID, r.in.Create.Parent, r.generated = s.RunID, &parent, false
@@ -251,4 +255,12 @@ func unlessGone(err error) error {
 		return nil
 	}
 	return err
+}
+
+// lowest is the lower of two limits, of which 0 is none.
+func lowest[T int64 | float64](a, b T) T {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
 }

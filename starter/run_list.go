@@ -35,7 +35,8 @@ type ListedRun struct {
 	Title string `json:"title,omitempty"`
 	// Runtime is empty for a run that follows a plan.
 	Runtime string `json:"runtime,omitempty"`
-	// State is how it ended; while it is open, what the list was told last.
+	// State is how it ended; while it is open, WAITING_INPUT or empty: lists are told of
+	// nothing else.
 	State run.State `json:"state,omitempty"`
 	// Open says that its workflow is open.
 	Open        bool   `json:"open"`
@@ -104,7 +105,7 @@ func (c *Client) runQuery(state run.State) (string, error) {
 			names = append(names, string(s))
 		}
 		return "", domain.Invalid("state", "must be one of %s, not %q", strings.Join(names, ", "), oneLine(string(state), logNameLimit))
-	case state.Terminal():
+	case state.Terminal(), state == run.StateWaitingInput:
 		parts = append(parts, equals(protocol.AttrState.GetName(), string(state)))
 	default:
 		parts = append(parts, equals("ExecutionStatus", "Running"))
@@ -125,6 +126,9 @@ func (c *Client) listedRun(e *workflow.WorkflowExecutionInfo) (ListedRun, bool) 
 	if p, ok := e.GetSearchAttributes().GetIndexedFields()[protocol.AttrState.GetName()]; ok {
 		// One that cannot be read is left empty.
 		_ = converter.GetDefaultDataConverter().FromPayload(p, &l.State)
+		if l.Open && l.State != run.StateWaitingInput {
+			l.State = ""
+		}
 	}
 	if title, err := c.memoIn(e.GetMemo(), protocol.MemoTitle); err == nil {
 		l.Title = title

@@ -205,7 +205,9 @@ func TestNextWithoutWaiting(t *testing.T) {
 	}
 	_, err = w.StepHeartbeat(t.Context(), id, first.StepToken, nil)
 	is(t, err, starter.ErrStaleToken)
-	w.commit(t, id, run.StepResponse{Await: run.AwaitInput})
+	if _, err = w.Commit(t.Context(), id, second.Step, second.StepToken, run.StepResponse{Await: run.AwaitInput}); err != nil {
+		t.Fatal(err)
+	}
 	_, err = w.Next(t.Context(), id, starter.NextOptions{})
 	is(t, err, starter.ErrNoStep)
 	_, err = w.Next(t.Context(), "nobody", starter.NextOptions{})

@@ -36,6 +36,7 @@ func (r *agentRun) startCalls(keys []run.Key) {
 	if p := r.r.Parent; p != nil {
 		req.Depth = p.Depth
 	}
+	req.Budget = run.Budget(r.r)
 	bytes := 0
 	for _, k := range keys {
 		c, ok := r.find(k)

@@ -274,7 +274,7 @@ func TestARunAboveOthers(t *testing.T) {
 	e.at(3*time.Minute, func() {
 		d := e.describe()
 		require.Equal(t, run.StateWaitingInput, d.Run.State)
-		require.Equal(t, "a person: wakepoint.run (a), wakepoint.run (gone); or tools: wakepoint.run (b)", d.WaitsFor)
+		require.Equal(t, "a person: wakepoint.run (a), wakepoint.run (gone); and tools: wakepoint.run (b)", d.WaitsFor)
 		require.Len(t, d.Asks, 2)
 		require.Equal(t, "one?", d.Asks[0].Prompt)
 		e.SignalWorkflow(protocol.SignalRunAsks, subAsk("a", ""))

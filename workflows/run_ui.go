@@ -76,7 +76,7 @@ func callTable(r run.Run, namespace string) string {
 		return ""
 	}
 	var b strings.Builder
-	b.WriteString("\n| step | call | tool | state | needs | task |\n| --- | --- | --- | --- | --- | --- |\n")
+	b.WriteString("\n| step | call | tool | state | task | needs |\n| --- | --- | --- | --- | --- | --- |\n")
 	for _, c := range calls[max(len(calls)-maxRows, 0):] {
 		needs := make([]string, len(c.DependsOn))
 		for i, d := range c.DependsOn {
@@ -85,9 +85,9 @@ func callTable(r run.Run, namespace string) string {
 		what := ""
 		switch {
 		case c.SubRunID != "":
-			what = link(c.SubRunID, namespace, protocol.RunWorkflowID(r.Tenant, c.SubRunID))
+			what = link(short(c.SubRunID), namespace, protocol.RunWorkflowID(r.Tenant, c.SubRunID))
 		case c.TaskID != "":
-			what = link(c.TaskID, namespace, protocol.TaskWorkflowID(r.Tenant, c.TaskID))
+			what = link(short(c.TaskID), namespace, protocol.TaskWorkflowID(r.Tenant, c.TaskID))
 		}
 		state := string(c.State)
 		if c.TakenAt > 0 {
@@ -99,9 +99,18 @@ func callTable(r run.Run, namespace string) string {
 		if c.Error != nil && c.Error.Code != "" {
 			state += ", " + markdown.Text(c.Error.Code)
 		}
-		fmt.Fprintf(&b, "| %d | %s | %s | %s | %s | %s |\n", c.Step, markdown.Text(c.ID), markdown.Text(c.Tool), state, strings.Join(needs, ", "), what)
+		fmt.Fprintf(&b, "| %d | %s | %s | %s | %s | %s |\n", c.Step, markdown.Text(c.ID), markdown.Text(c.Tool), state, what, strings.Join(needs, ", "))
 	}
 	return b.String()
+}
+
+// short is the beginning of an id: the table is narrow, and the link has the whole.
+func short(id string) string {
+	const most = 16
+	if len(id) <= most {
+		return id
+	}
+	return id[:most] + "…"
 }
 
 // link leads to a workflow's page in the Temporal UI.

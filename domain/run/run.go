@@ -406,3 +406,20 @@ func (r Run) clone() Run {
 	}
 	return r
 }
+
+// Budget is what is left of the tokens and the cost of a run; nil for one without these
+// limits. What is used up leaves the least that is a limit.
+func Budget(r Run) *Limits {
+	if r.Limits.MaxTokens == 0 && r.Limits.MaxCostUSD == 0 {
+		return nil
+	}
+	const leastUSD = 1e-6
+	var b Limits
+	if most := r.Limits.MaxTokens; most > 0 {
+		b.MaxTokens = max(most-r.Tokens(), 1)
+	}
+	if most := r.Limits.MaxCostUSD; most > 0 {
+		b.MaxCostUSD = max(most-r.CostUSD(), leastUSD)
+	}
+	return &b
+}

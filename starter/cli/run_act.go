@@ -263,11 +263,14 @@ had. A limit that struck strikes again, unless a higher one is given.`,
 			if err != nil {
 				return err
 			}
+			if out.Existing && (r.TTL != 0 || r.Limits != nil) {
+				return failf(string(starter.CodeConflict), "look at the run: wakepoint run show "+args[0], "run %s was retried already and goes on; its limits and its deadline were not changed", args[0])
+			}
 			if a.json {
 				return a.printJSON(out)
 			}
 			if out.Existing {
-				a.say("somebody else's retry is under way, none was added")
+				a.say("the run was retried already and goes on, no retry was added")
 			} else {
 				a.say("retried, until %s", a.moment(out.ExpiresAtMs))
 			}

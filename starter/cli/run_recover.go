@@ -165,7 +165,7 @@ by moments; wakepoint run show is always right.`,
 		})),
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&state, "state", "", "only runs in this state; any that is no end means: not ended")
+	fl.StringVar(&state, "state", "", "only runs in this state; of open ones the list knows WAITING_INPUT, any other means: not ended")
 	fl.StringVar(&r.Runtime, "runtime", "", "only runs of this runtime")
 	fl.IntVar(&r.PageSize, "limit", starter.DefaultPageSize, "runs on the page")
 	fl.StringVar(&r.Cursor, "cursor", "", "the cursor that ended the page before")

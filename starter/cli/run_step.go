@@ -150,6 +150,9 @@ is repeated as it was. A refusal has a code of its own, with --json as error.cod
 			if err != nil {
 				return err
 			}
+			if o.Reason == run.ReasonLimit {
+				return failf(string(starter.CodeConflict), "raise the limit: wakepoint run retry "+args[0]+" --max-…, see wakepoint run show "+args[0], "%s; the run fails", committed(h.step, o.Reason))
+			}
 			return a.printRunOutcome(args[0], o, committed(h.step, o.Reason))
 		})(cmd, args)
 	}

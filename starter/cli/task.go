@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -32,7 +33,13 @@ func (a *app) person(by string) string {
 	if by != "" {
 		return by
 	}
-	return a.env.get("USER")
+	for _, name := range []string{"USER", "LOGNAME"} {
+		if user := a.env.get(name); user != "" {
+			return user
+		}
+	}
+	// In a container nobody has set it, and who decided is history.
+	return "uid " + strconv.Itoa(os.Getuid())
 }
 
 // duration is a flag such as 30s, 5m, 72h or 3d.

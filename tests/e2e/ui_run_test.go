@@ -61,8 +61,8 @@ func TestARunInTheTemporalUI(t *testing.T) {
 	b.see(br, "list", workflowID)
 	br.Click(b.Ctx, `a[href*="/`+url.PathEscape(workflowID)+`"]`)
 	br.Click(b.Ctx, `a[href*="/user-metadata"]`)
-	b.see(br, "run", "WAITING_INPUT", "ranking model, nightly", "Waits for: a person: deploy (call_3); or tools: train (call_1), report (call_2)",
-		"Asks a person: approval call_3", "Said at step 1: I train the model first.", "876 tokens, 0.0123 USD", "blocked", task)
+	b.see(br, "run", "WAITING_INPUT", "ranking model, nightly", "Waits for: a person: deploy (call_3); and tools: train (call_1), report (call_2)",
+		"Asks a person: approval call_3", "Said at step 1: I train the model first.", "876 tokens, 0.0123 USD", "blocked", task[:16])
 	b.picture(br, "run.png")
 	// The details are in a frame of their own, whose links open a new tab.
 	var href string

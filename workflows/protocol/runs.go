@@ -213,6 +213,8 @@ const (
 	FoundTerminated = "terminated"
 	FoundNotBegun   = "not-begun"
 	FoundNoAnswer   = "no-answer"
+	// FoundAsks is a call that waits for a person's word.
+	FoundAsks = "asks-a-person"
 )
 
 // RunFinished is the message of the signal `run-finished`.
@@ -276,8 +278,11 @@ type StartCallsRequest struct {
 	Runtime string `json:"runtime,omitempty"`
 	Depth   int    `json:"depth,omitempty"`
 	// Traceparent is the W3C trace context of the run.
-	Traceparent string      `json:"traceparent,omitempty"`
-	Calls       []CallStart `json:"calls"`
+	Traceparent string `json:"traceparent,omitempty"`
+	// Budget is what is left of the run's tokens and cost, for runs that are started as the
+	// work of a call; 0 is no limit.
+	Budget *run.Limits `json:"budget,omitempty"`
+	Calls  []CallStart `json:"calls"`
 }
 
 // CallStart is one call to begin.
@@ -467,6 +472,8 @@ type SubmitRun struct {
 	Input       run.SubRunInput `json:"input"`
 	Runtime     string          `json:"runtime,omitempty"`
 	Traceparent string          `json:"traceparent,omitempty"`
+	// Budget is what is left of the asking run's tokens and cost.
+	Budget *run.Limits `json:"budget,omitempty"`
 }
 
 // Seen is how a task or a run stands in the engine, as far as can be seen without any
