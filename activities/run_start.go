@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/wakepoint/wakepoint/config"
 	"github.com/wakepoint/wakepoint/domain"
 	"github.com/wakepoint/wakepoint/domain/run"
 	"github.com/wakepoint/wakepoint/store"
@@ -196,6 +197,12 @@ func (a *Activities) ask(c protocol.CallStart) (*run.Started, *run.End) {
 		return nil, invalidInput("arguments must be absent in a question")
 	case c.Tool == run.ToolApprove && len(in.Schema) > 0:
 		return nil, invalidInput("schema must be absent where something is to be approved")
+	}
+	if len(in.Schema) > 0 {
+		// The answer counts once, so a question that nothing can answer is none.
+		if err := config.CheckSchema(in.Schema); err != nil {
+			return nil, invalidInput("schema: %v", err)
+		}
 	}
 	ttl := c.TTLMs
 	if ttl == 0 {

@@ -101,6 +101,28 @@ func (s *schema) validate(raw json.RawMessage) error {
 	return domain.Invalid(pointer("input", all[0].InstanceLocation), "must match the tool's schema: %s", strings.Join(rules, "; "))
 }
 
+// CheckSchema says whether something is a JSON Schema that values can be held against. It
+// may refer to nothing outside of itself.
+func CheckSchema(raw json.RawMessage) error {
+	_, err := compileSchema(raw)
+	return err
+}
+
+// Match holds a value against a JSON Schema. The error is a [domain.InvalidError] about
+// the field.
+func Match(field string, schema, value json.RawMessage) error {
+	s, err := compileSchema(schema)
+	if err != nil {
+		return domain.Invalid(field, "cannot be checked: %v", err)
+	}
+	err = s.validate(value)
+	var invalid *domain.InvalidError
+	if errors.As(err, &invalid) {
+		return domain.Invalid(field+strings.TrimPrefix(invalid.Field, "input"), "%s", strings.Replace(invalid.Rule, "the tool's schema", "the schema", 1))
+	}
+	return err
+}
+
 // leaves are the rules that were broken in the end, by place: the library goes
 // through the members of an object in Go's random order.
 func leaves(e *jsonschema.ValidationError) []*jsonschema.ValidationError {

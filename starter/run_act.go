@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/wakepoint/wakepoint/config"
 	"github.com/wakepoint/wakepoint/domain"
 	"github.com/wakepoint/wakepoint/domain/run"
 	"github.com/wakepoint/wakepoint/workflows/protocol"
@@ -122,9 +123,28 @@ func (c *Client) AnswerRun(ctx context.Context, runID string, a protocol.AnswerC
 			return run.Outcome{}, invalid(err)
 		}
 	}
+	if err := c.matches(ctx, runID, a); err != nil {
+		return run.Outcome{}, invalid(err)
+	}
 	return c.act(ctx, runID, message{name: protocol.UpdateAnswer, arg: a}, func(r run.Run) run.Event {
 		return run.Event{Type: run.EventAnswer, AtMs: c.o.Now(), Call: keyOf(r, a.CallID), Answer: a.Answer, By: a.By}
 	}, nil)
+}
+
+// matches holds an answer against the schema of its question: it counts once and cannot
+// be mended. A run that cannot be read says by itself what becomes of the answer.
+func (c *Client) matches(ctx context.Context, runID string, a protocol.AnswerCall) error {
+	s, err := c.readRun(ctx, runID)
+	if err != nil {
+		return nil //nolint:nilerr // the update fails with the same, or works
+	}
+	key := keyOf(s.desc.Run, a.CallID)
+	for _, ask := range s.desc.Asks {
+		if ask.RunID == runID && ask.ToolCallID == key.ID && ask.AskedAtStep == key.Step && len(ask.Schema) > 0 {
+			return config.Match("answer", ask.Schema, a.Answer)
+		}
+	}
+	return nil
 }
 
 // CancelCall gives up one call of a run: its task is asked to stop, and its end is the

@@ -88,7 +88,7 @@ func TestPeople(t *testing.T) {
 	step(ctx, t, in, id, run.StepResponse{ToolCalls: []run.ToolCall{
 		{ToolCallID: "a", Tool: "deploy", Input: raw(`{"to": "prod"}`)},
 		{ToolCallID: "b", Tool: "deploy", Input: raw(`{"to": "prod"}`)},
-		{ToolCallID: "c", Tool: run.ToolAsk, Input: raw(`{"prompt": "which region?"}`)},
+		{ToolCallID: "c", Tool: run.ToolAsk, Input: raw(`{"prompt": "which region?", "schema": {"enum": ["eu", "us"]}}`)},
 		{ToolCallID: "d", Tool: run.ToolApprove, Input: raw(`{"prompt": "spend 5?", "arguments": {"usd": 5}}`)},
 	}})
 	until(ctx, t, in, id, func(r run.Run) bool {
@@ -111,6 +111,8 @@ func TestPeople(t *testing.T) {
 	require.Equal(t, run.ReasonEdited, approve("a", run.DecisionEdit, `{"to": "staging"}`, "not on friday"))
 	require.Equal(t, run.ReasonDenied, approve("b", run.DecisionDeny, ``, "never"))
 	require.Equal(t, run.ReasonApproved, approve("d", run.DecisionApprove, ``, ""))
+	_, err = in.Client.AnswerRun(ctx, id, protocol.AnswerCall{CallID: protocol.CallID{ToolCallID: "c"}, Answer: raw(`"moon"`), By: "ben"})
+	require.Equal(t, starter.CodeInvalid, codeOf(t, err), "the schema of the question")
 	_, err = in.Client.AnswerRun(ctx, id, protocol.AnswerCall{CallID: protocol.CallID{ToolCallID: "c"}, Answer: raw(`"eu"`), By: "ben"})
 	require.NoError(t, err)
 	until(ctx, t, in, id, callIs(1, "a", run.CallOpen))
