@@ -42,7 +42,7 @@ func BenchmarkParkedRuns(b *testing.B) {
 	}
 	for i := range b.N {
 		tenant := fmt.Sprintf("parked-%d-%d", b.N, i)
-		yaml := "tools: {review: {executor: external, ttl: 1h}}\nruntimes: {agent: {activity: {taskQueue: agents-" + tenant + "}, checkEvery: 1h}}\n"
+		yaml := "tools: {review: {executor: external, ttl: 1h}}\nruntimes: {agent: {activity: {taskQueue: agents-" + tenant + ", heartbeats: true}, lease: 10s, checkEvery: 1h}}\n"
 		p := parking{b: b, n: n, in: harness.Install(b, engine, tenant, yaml, nil)}
 		p.live()
 	}

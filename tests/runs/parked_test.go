@@ -43,7 +43,7 @@ func (a *asker) step(_ context.Context, req run.StepRequest) (run.StepResponse, 
 func TestManyAreParked(t *testing.T) {
 	ctx := within(t, parkedWithin)
 	tenant := tenantOf(t)
-	in := harness.Install(t, shared, tenant, twoTools+"runtimes: {assistant: {activity: {taskQueue: agents-"+tenant+"}, checkEvery: 1h}}\n", nil).StartWorker()
+	in := harness.Install(t, shared, tenant, twoTools+"runtimes: {assistant: {activity: {taskQueue: agents-"+tenant+", heartbeats: true}, lease: 10s, checkEvery: 1h}}\n", nil).StartWorker()
 	a := &asker{steps: map[string]int{}}
 	w := sdkworker.New(in.Temporal, "agents-"+tenant, sdkworker.Options{
 		ActivityTaskPollerBehavior: sdkworker.NewPollerBehaviorAutoscaling(sdkworker.PollerBehaviorAutoscalingOptions{}),
