@@ -10,4 +10,7 @@ const (
 	parkedRuns       = 40
 	parkedWakeWithin = time.Minute
 	parkedWithin     = 4 * time.Minute
+	// randomRuns is how many random runs are played, randomWithin how long they may take.
+	randomRuns   = 16
+	randomWithin = 4 * time.Minute
 )

@@ -10,4 +10,7 @@ const (
 	parkedRuns       = 2000
 	parkedWakeWithin = 10 * time.Minute
 	parkedWithin     = 40 * time.Minute
+	// randomRuns is how many random runs are played, randomWithin how long they may take.
+	randomRuns   = 100
+	randomWithin = 15 * time.Minute
 )
