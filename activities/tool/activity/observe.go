@@ -135,12 +135,19 @@ func (e *Executor) Cancel(ctx context.Context, h tool.Handle) error {
 
 // Find looks the activity of a key up; see [tool.Executor].
 func (e *Executor) Find(ctx context.Context, submissionKey string) (tool.Handle, bool, error) {
-	desc, err := e.describe(ctx, outside.ID(submissionKey), "", client.DescribeActivityOptions{})
-	if outside.Gone(err) {
-		return tool.Handle{}, false, nil
-	}
+	var desc *client.ActivityExecutionDescription
+	gone, err := outside.Settled(ctx, func(ctx context.Context) (bool, error) {
+		var err error
+		if desc, err = e.describe(ctx, outside.ID(submissionKey), "", client.DescribeActivityOptions{}); outside.Gone(err) {
+			return true, nil
+		}
+		return false, err
+	})
 	if err != nil {
 		return tool.Handle{}, false, fmt.Errorf("find %q: %w", submissionKey, err)
+	}
+	if gone {
+		return tool.Handle{}, false, nil
 	}
 	rec, err := recordOf(desc)
 	if err != nil || rec.SubmissionKey != submissionKey {
