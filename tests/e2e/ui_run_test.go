@@ -43,7 +43,8 @@ func TestARunInTheTemporalUI(t *testing.T) {
 	_, err = b.Client.Commit(b.Ctx, id, req.Step, req.StepToken, run.StepResponse{
 		Output: []byte(`"I train the model first."`), Usage: []run.Usage{{Model: "m", InputTokens: 812, OutputTokens: 64, CostUSD: 0.0123}},
 		ToolCalls: []run.ToolCall{
-			{ToolCallID: "call_1", Tool: "train"}, {ToolCallID: "call_2", Tool: "report", DependsOn: []string{"call_1"}},
+			{ToolCallID: "call_1", Tool: "train"},
+			{ToolCallID: "call_2", Tool: "report", DependsOn: []string{"call_1"}},
 			{ToolCallID: "call_3", Tool: "deploy"},
 		},
 	})

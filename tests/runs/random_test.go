@@ -97,7 +97,7 @@ func (g *gambler) commit(ctx context.Context, req run.StepRequest, resp run.Step
 	}
 	wait.Wait()
 	if (errs[0] == nil) == (errs[1] == nil) {
-		return fmt.Errorf("of two commits of step %d: %v, %v", req.Step, errs[0], errs[1])
+		return fmt.Errorf("of two commits of step %d: %w, %w", req.Step, errs[0], errs[1])
 	}
 	g.log = append(g.log, gamble{req, resp})
 	return nil
