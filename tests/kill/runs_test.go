@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +21,7 @@ import (
 	"github.com/wakepoint/wakepoint/starter"
 	"github.com/wakepoint/wakepoint/starter/agent"
 	"github.com/wakepoint/wakepoint/store/stepio"
+	"github.com/wakepoint/wakepoint/tests/harness"
 	"github.com/wakepoint/wakepoint/workflows/protocol"
 )
 
@@ -69,6 +71,10 @@ func (k *striker) at(m moment) {
 	k.left[m]--
 	what := targets()[k.rng.IntN(len(targets()))]
 	k.hit[string(m)+", "+string(what)]++
+	// What was killed a moment ago may not be back yet.
+	harness.Until(k.s.t, patience, "the engine is there again", func() bool {
+		return slices.ContainsFunc(k.s.family(), func(pid int) bool { return role(cmdline(pid)) == engine })
+	})
 	k.s.kill(what)
 }
 
