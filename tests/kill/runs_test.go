@@ -3,6 +3,7 @@ package kill
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -85,6 +86,8 @@ type struck struct {
 	// log is the runtime's own: the steps whose commit was acknowledged.
 	mu  sync.Mutex
 	log []committed
+	// said is the last error that the runtime was told.
+	said string
 }
 
 type committed struct {
@@ -95,6 +98,9 @@ type committed struct {
 func (c *struck) Next(ctx context.Context, runID string, o starter.NextOptions) (run.StepRequest, error) {
 	req, err := c.Client.Next(ctx, runID, o)
 	if err != nil {
+		c.mu.Lock()
+		c.said = fmt.Sprintf("next: %v (%#v)", err, errors.Unwrap(err))
+		c.mu.Unlock()
 		return req, err
 	}
 	d, err := c.k.s.temporal.DescribeWorkflow(ctx, protocol.RunWorkflowID(c.Tenant(), runID), "")
@@ -114,6 +120,10 @@ func (c *struck) Commit(ctx context.Context, runID string, step int, token strin
 	out, err := c.Client.Commit(ctx, runID, step, token, resp)
 	if err == nil {
 		c.k.at(afterCommit)
+	} else {
+		c.mu.Lock()
+		c.said = fmt.Sprintf("commit: %v (%#v)", err, errors.Unwrap(err))
+		c.mu.Unlock()
 	}
 	return out, err
 }
@@ -205,7 +215,7 @@ func TestRunsAreKilled(t *testing.T) {
 	continued := 0
 	for i, id := range ids {
 		d := persist(s, "describe", func(ctx context.Context) (starter.RunDescription, error) { return c.DescribeRun(ctx, id) })
-		require.Equal(t, run.StateSucceeded, d.Run.State, "run %s: %+v", id, d.Run.Error)
+		require.Equal(t, run.StateSucceeded, d.Run.State, "run %s: %+v; the runtime was told %s; step %+v of %d, %+v", id, d.Run.Error, clients[i].said, d.Run.Step, d.Run.StepsDone, d.Run.History)
 		require.Equal(t, undisturbed(), string(d.Run.Final.Data), "run %s", id)
 		clients[i].check(t, d.Run)
 		if s.continued(protocol.RunWorkflowID(c.Tenant(), id)) {
