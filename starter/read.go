@@ -29,8 +29,9 @@ func (s snapshot) closed() bool { return s.record != nil }
 // ended says that nothing will change the task by itself any more.
 func (s snapshot) ended() bool { return s.desc.Task.State.Terminal() }
 
-// errReopened says that a closed task was retried while it was being read.
-var errReopened = errors.New("the task was retried meanwhile")
+// errReopened says that a closed workflow was opened again while it was being read. No
+// caller of the client sees it.
+var errReopened = errors.New("it was retried meanwhile")
 
 // maxLaps bounds how often a read or a callback follows a task that closes and is
 // reopened under its hands.
@@ -52,17 +53,28 @@ func (c *Client) read(ctx context.Context, taskID string) (snapshot, error) {
 }
 
 func (c *Client) readNow(ctx context.Context, taskID string) (snapshot, error) {
+	of := c.aTask(taskID)
+	return follow(ctx, of, func() (snapshot, error) {
+		var s snapshot
+		open, err := c.query(ctx, of, &s.desc)
+		if err != nil || open {
+			return s, err
+		}
+		return c.readClosed(ctx, taskID)
+	})
+}
+
+// follow repeats a read of a workflow that is opened again under its hands.
+func follow[T any](ctx context.Context, of subject, read func() (T, error)) (T, error) {
 	for lap := 0; ; lap++ {
-		var desc protocol.Description
-		open, err := c.query(ctx, c.aTask(taskID), &desc)
-		if err != nil {
-			return snapshot{}, err
+		s, err := read()
+		switch {
+		case !errors.Is(err, errReopened):
+			return s, err
+		case lap == maxLaps:
+			return s, fail(CodeUnavailable, "repeat the call", "%s closes and opens too fast to be read", of.name)
 		}
-		if open {
-			return snapshot{desc: desc}, nil
-		}
-		s, err := c.readClosed(ctx, taskID)
-		if !errors.Is(err, errReopened) || lap == maxLaps {
+		if err := pause(ctx, again*time.Duration(lap+1)); err != nil {
 			return s, err
 		}
 	}

@@ -70,17 +70,15 @@ func (c *Client) readRun(ctx context.Context, runID string) (runSnapshot, error)
 }
 
 func (c *Client) readRunNow(ctx context.Context, runID string) (runSnapshot, error) {
-	for lap := 0; ; lap++ {
+	of := c.aRun(runID)
+	return follow(ctx, of, func() (runSnapshot, error) {
 		var s runSnapshot
-		open, err := c.query(ctx, c.aRun(runID), &s.desc)
+		open, err := c.query(ctx, of, &s.desc)
 		if err != nil || open {
 			return s, err
 		}
-		s, err = c.readClosedRun(ctx, runID)
-		if !errors.Is(err, errReopened) || lap == maxLaps {
-			return s, err
-		}
-	}
+		return c.readClosedRun(ctx, runID)
+	})
 }
 
 // readClosedRun reads the record of a run. No worker is needed.
