@@ -264,6 +264,7 @@ func (r *agentRun) rematch() {
 func (r *agentRun) subRunEnded(f protocol.RunFinished) {
 	r.asks = slices.DeleteFunc(r.asks, func(a protocol.RunAsks) bool { return a.Key == f.Key })
 	end := run.EndOfRun(f.State, f.Final, f.Error, f.Usage)
+	end.SubRunID = protocol.SubRunID(r.r.ID, f.Step, f.ID)
 	r.must(run.Event{Type: run.EventCallEnded, Call: f.Key, End: &end})
 }
 

@@ -123,6 +123,7 @@ func (s *sim) live() {
 			in.ContinueAfterEvents = 30 + s.lot.IntN(100)
 		}
 	})
+	s.w.run = in.Create.ID
 	if s.fault.apply != nil {
 		workflows.InjectFault(in.Create.ID, s.fault.apply())
 	}

@@ -75,6 +75,14 @@ var propertyFaults = map[string]simFault{
 		}
 		return run.Apply(r, e)
 	}),
+	"an end does not say whose it is": applying(func(r run.Run, e run.Event) (run.Transition, error) {
+		if e.Type == run.EventCallEnded && e.End != nil {
+			end := *e.End
+			end.TaskID, end.SubRunID = "", ""
+			e.End = &end
+		}
+		return run.Apply(r, e)
+	}),
 	"calls do not wait for what they need": applying(func(r run.Run, e run.Event) (run.Transition, error) {
 		if e.Type == run.EventCommit && e.Response != nil {
 			resp := *e.Response

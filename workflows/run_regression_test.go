@@ -399,3 +399,35 @@ func TestAnInputBySignalThatIsRefused(t *testing.T) {
 	})
 	e.run(pulls())
 }
+
+// A task ended before the run had heard of its start: the worker had died with the answer.
+// The call had its result and no task, so that nobody could tell whose the result was: it
+// was handed to the step without its content.
+func TestAnEndThatOvertakesItsStart(t *testing.T) {
+	t.Parallel()
+	w := &runWorld{}
+	e := newRunEnv(t, w)
+	sub := protocol.SubRunID("r1", 1, "sub")
+	w.begin = func(protocol.CallStart) (protocol.CallBegun, error) {
+		e.finish(taskOf(1, "a"))
+		e.SignalWorkflow(protocol.SignalRunFinished, protocol.RunFinished{
+			Key: run.Key{Step: 1, ID: "sub"}, SubRunID: sub, State: run.StateSucceeded, Final: run.Inline([]byte("1"), "application/json"),
+		})
+		return protocol.CallBegun{}, errGoesOn
+	}
+	e.at(time.Second, func() {
+		e.take(func(run.StepRequest) run.StepResponse {
+			return asks(toolCall("a"), toolCall("sub", func(c *run.ToolCall) { c.Tool = run.ToolRun }))
+		})
+	})
+	e.at(time.Minute, func() {
+		e.take(func(req run.StepRequest) run.StepResponse {
+			require.Equal(t, []string{"a succeeded", "sub succeeded"}, states(req))
+			require.Equal(t, taskOf(1, "a"), req.Results[0].TaskID)
+			require.Equal(t, sub, e.describe().Run.Calls[1].SubRunID)
+			return final("1")
+		})
+	})
+	e.run(pulls())
+	require.Equal(t, run.StateSucceeded, e.record().State)
+}

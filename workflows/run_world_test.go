@@ -48,8 +48,10 @@ type simTask struct {
 
 // simWorld is what the activities and the people of the property test see.
 type simWorld struct {
-	mu    sync.Mutex
-	seed  uint64
+	mu   sync.Mutex
+	seed uint64
+	// run is the id of the run.
+	run   string
 	tasks map[string]*simTask
 	order []string
 	// of is the task of a call; approved, denied and answered are what people decided.
@@ -58,6 +60,8 @@ type simWorld struct {
 	approved map[run.Key]string
 	answered map[run.Key]string
 	begun    map[run.Key]protocol.CallStart
+	// started are the calls whose task the run was told.
+	started map[run.Key]bool
 	// hadEnded are the calls of its step that had ended well when a call was begun.
 	hadEnded map[run.Key][]string
 	failed   map[string]bool
@@ -72,7 +76,7 @@ type simWorld struct {
 func newSimWorld(seed uint64) *simWorld {
 	return &simWorld{
 		seed: seed, tasks: map[string]*simTask{}, of: map[run.Key]string{}, approved: map[run.Key]string{}, answered: map[run.Key]string{},
-		begun: map[run.Key]protocol.CallStart{}, hadEnded: map[run.Key][]string{}, failed: map[string]bool{}, patient: map[string]bool{},
+		begun: map[run.Key]protocol.CallStart{}, started: map[run.Key]bool{}, hadEnded: map[run.Key][]string{}, failed: map[string]bool{}, patient: map[string]bool{},
 	}
 }
 
@@ -87,6 +91,10 @@ func (w *simWorld) lotFor(what string) *rand.Rand {
 func (w *simWorld) fault(format string, args ...any) {
 	w.wrong = append(w.wrong, fmt.Sprintf(format, args...))
 }
+
+// errAnswerLost is a worker that died when the work had been begun: it is begun again a
+// while later.
+var errAnswerLost = temporal.NewApplicationErrorWithOptions("the worker has died", "DIED", temporal.ApplicationErrorOptions{NextRetryDelay: 20 * time.Second})
 
 // begin starts the work of a call.
 func (w *simWorld) begin(c protocol.CallStart) (protocol.CallBegun, error) {
@@ -120,7 +128,11 @@ func (w *simWorld) begin(c protocol.CallStart) (protocol.CallBegun, error) {
 		}
 		return protocol.CallBegun{Asks: true, Started: &run.Started{Title: c.Tool}}, nil
 	}
-	id := fmt.Sprintf("task-%d-%s", c.Step, c.ID)
+	// The ids are those of the real world: a run knows them before it is told.
+	id := protocol.CallTaskID(w.run, c.Step, c.ID)
+	if c.Tool == run.ToolRun {
+		id = protocol.SubRunID(w.run, c.Step, c.ID)
+	}
 	if c.IdempotencyKey != "" {
 		id = "task-" + c.IdempotencyKey
 	}
@@ -146,6 +158,10 @@ func (w *simWorld) begin(c protocol.CallStart) (protocol.CallBegun, error) {
 		w.end(task, lot)
 		w.early(task)
 	}
+	if !known && lot.IntN(5) == 0 {
+		return protocol.CallBegun{}, errAnswerLost
+	}
+	w.started[c.Key] = true
 	return b, nil
 }
 
@@ -188,7 +204,7 @@ func (w *simWorld) heed(step int, calls []run.ToolCall) {
 	defer w.mu.Unlock()
 	for _, c := range calls {
 		if c.WaitMs > 0 {
-			w.patient[fmt.Sprintf("task-%d-%s", step, c.ToolCallID)] = true
+			w.patient[protocol.CallTaskID(w.run, step, c.ToolCallID)] = true
 			w.patient["task-"+c.IdempotencyKey] = true
 		}
 	}
@@ -257,8 +273,11 @@ func (w *simWorld) watch(r protocol.WatchCallsRequest) (protocol.CallsFound, err
 	for _, c := range r.Calls {
 		t := w.tasks[c.TaskID+c.SubRunID]
 		switch {
+		case t == nil && w.started[c.Key]:
+			w.fault("the standing check looks at %v under another name than its task has", c.Key)
 		case t == nil:
-			w.fault("the standing check looks at %v, which has no task", c.Key)
+			// The run had ended before its start came about, and was retried.
+			found.Ends = append(found.Ends, protocol.CallFound{Key: c.Key, End: run.End{State: run.CallFailed, Error: &domain.TaskError{Code: run.CodeTaskGone, Message: "does not exist"}}})
 		case t.end != nil && t.sub:
 			found.Ends = append(found.Ends, protocol.CallFound{Key: c.Key, End: t.ended()})
 		case t.end != nil:
@@ -288,7 +307,7 @@ func (w *simWorld) truth(k run.Key, call run.ToolCall, res run.Result, stopped b
 		if res.Error != nil {
 			code = res.Error.Code
 		}
-		ok = code == run.CodeWaitTimeout && call.WaitMs > 0 || code == run.CodeUnknownTool && call.Tool == toolUnknown || code == "BOOM" && ended(domain.StateFailed)
+		ok = code == run.CodeWaitTimeout && call.WaitMs > 0 || code == run.CodeUnknownTool && call.Tool == toolUnknown || code == run.CodeTaskGone && task == nil || code == "BOOM" && ended(domain.StateFailed)
 	case run.CallExpired:
 		ok = ended(domain.StateExpired)
 	case run.CallCancelled:

@@ -4,7 +4,7 @@ import "github.com/wakepoint/wakepoint/domain"
 
 // EndOfTask is the end of a task as that of the call that it did the work of.
 func EndOfTask(t domain.Task) End {
-	end := End{ResultRef: t.ResultRef, ResultHash: t.ResultHash, ContentType: t.ContentType, Bytes: t.ResultBytes, Error: t.Error}
+	end := End{TaskID: t.ID, ResultRef: t.ResultRef, ResultHash: t.ResultHash, ContentType: t.ContentType, Bytes: t.ResultBytes, Error: t.Error}
 	switch t.State {
 	case domain.StateSucceeded:
 		// An error of an earlier attempt is the task's own business.

@@ -123,7 +123,11 @@ type Started struct {
 
 // End is how a call ended.
 type End struct {
-	State       CallState         `json:"state"`
+	State CallState `json:"state"`
+	// TaskID or SubRunID, if given, is whose end it is. A call whose start is still under
+	// way learns it from here: without it nobody could tell whose the result is.
+	TaskID      string            `json:"taskId,omitempty"`
+	SubRunID    string            `json:"subRunId,omitempty"`
 	ResultRef   string            `json:"resultRef,omitempty"`
 	ResultHash  string            `json:"resultHash,omitempty"`
 	ContentType string            `json:"contentType,omitempty"`

@@ -97,6 +97,7 @@ var callRules = []Rule{
 			}
 			answer := end.Answer
 			end.Answer = nil
+			c.learnWhose(end)
 			c.end(e.AtMs, end)
 			r.keepAnswer(c, answer)
 			r.account(end.Usage)
@@ -125,7 +126,16 @@ func (c *Call) started(s *Started, to CallState) {
 	c.TaskID, c.SubRunID, c.WaiterID, c.Title, c.ExpiresAtMs, c.UntilMs = s.TaskID, s.SubRunID, s.WaiterID, cut(s.Title), s.ExpiresAtMs, s.UntilMs
 }
 
-// startedTooLate remembers the task of a call that the run waits for no longer.
+// learnWhose takes from an end whose it is, if the call's start has not said so yet.
+func (c *Call) learnWhose(e End) {
+	if c.TaskID == "" && c.SubRunID == "" {
+		c.TaskID, c.SubRunID = e.TaskID, e.SubRunID
+	}
+}
+
+// startedTooLate remembers the task of a call that the run waits for no longer. The call
+// stays as it is: a step may be out that is about it, and each attempt of a step is about
+// the same.
 func (r *Run) startedTooLate(e *Event) {
 	c := r.the(e)
 	starting := c.Starting
@@ -133,10 +143,11 @@ func (r *Run) startedTooLate(e *Event) {
 	if e.Started == nil || c.TaskID != "" || c.SubRunID != "" {
 		return
 	}
-	c.TaskID, c.SubRunID, c.WaiterID = e.Started.TaskID, e.Started.SubRunID, e.Started.WaiterID
 	// One that was not starting any more has told its end already.
 	if starting && c.Error != nil && c.Error.Code == CodeWaitTimeout {
-		r.detach(*c)
+		d := *c
+		d.TaskID, d.SubRunID, d.WaiterID = e.Started.TaskID, e.Started.SubRunID, e.Started.WaiterID
+		r.detach(d)
 	}
 }
 
@@ -192,8 +203,7 @@ func (r *Run) lateEnd(e Event) {
 	} else {
 		c := r.the(&e)
 		c.Starting = false
-		// Its task is not known yet, and when it is, it is no news any more.
-		d = Detached{Key: c.Key, Tool: c.Tool}
+		d = Detached{Key: c.Key, Tool: c.Tool, TaskID: e.End.TaskID, SubRunID: e.End.SubRunID}
 	}
 	if len(r.Inputs) >= MaxInputs {
 		return

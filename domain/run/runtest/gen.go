@@ -263,6 +263,9 @@ func (g *Gen) fillCall(e *run.Event, r run.Run) {
 		} else if g.one(3) {
 			e.End.Answer, e.End.Usage = []byte(`{"n":1}`), []run.Usage{g.usage()}
 		}
+		if g.one(2) {
+			e.End.TaskID = pick(g, "t1", "t2", fmt.Sprintf("t%d", g.ids))
+		}
 		if g.one(30) {
 			e.End = pick(g, nil, &run.End{}, &run.End{State: run.CallOpen})
 		}

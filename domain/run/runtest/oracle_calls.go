@@ -68,11 +68,8 @@ func (o *Oracle) callStarted(e run.Event, j *job) (Verdict, bool) {
 	if j.ended() {
 		was := j.starting
 		j.starting = false
-		if e.Started != nil && j.task == "" {
-			j.task = e.Started.TaskID
-			if was && j.code == "WAIT_TIMEOUT" {
-				o.Left = append(o.Left, left{key: j.key(), task: j.task})
-			}
+		if e.Started != nil && j.task == "" && was && j.code == "WAIT_TIMEOUT" {
+			o.Left = append(o.Left, left{key: j.key(), task: e.Started.TaskID})
 		}
 		return o.note(e.AtMs, "noted")
 	}
@@ -123,6 +120,7 @@ func (o *Oracle) callEnded(e run.Event, j *job, key string) (Verdict, bool) {
 			o.Left = slices.Delete(o.Left, i, i+1)
 		} else {
 			j.starting = false
+			task = e.End.TaskID
 		}
 		o.use(e.End.Usage)
 		if len(o.Waiting) < run.MaxInputs {
@@ -151,6 +149,9 @@ func (o *Oracle) callEnded(e run.Event, j *job, key string) (Verdict, bool) {
 	}
 	if e.End.State == "cancelled" && j.givenUp && j.giveUp != "" {
 		code = "CANCELLED"
+	}
+	if j.task == "" {
+		j.task = e.End.TaskID
 	}
 	j.finish(string(e.End.State), code)
 	j.answer = string(e.End.Answer)
